@@ -13,6 +13,7 @@
 #include "device/tier.h"
 #include "plan/plan.h"
 #include "kernel/cpu/tile_rate.h"
+#include "optim/muon.h"
 #include "run/site.h"
 
 static const struct preset {
@@ -72,6 +73,7 @@ static const struct cli_table table = {
 struct figures {
     double step_s, matrix_s, matmul_flops, matmul_s, flops, rate_l2, rate_registers;
     int64_t tokens, peak_bytes, rss, sent_bytes;
+    double optimizer_flops;             /* of rank 0's update */
     double waited_s, link_s, exposed_s; /* for messages; that they take on the pretended link; of that, waited for */
     struct tier_counts disk;            /* of a step, rank 0's; all 0: nothing waits there */
     double disk_alone_s;                /* that the same bytes take when nothing is computed beside them */
@@ -250,6 +252,7 @@ static int time_steps(const struct measured *m, struct engine *g, struct serve *
     f->matmul_s /= (double)steps;
     f->matmul_flops *= workers / (double)steps;
     f->flops = engine_flops_model(g) * workers;
+    f->optimizer_flops = muon_flops(g->tools.muon);
     if (f->flops / f->step_s > f->rate_registers)
         f->rate_registers = f->flops / f->step_s; /* measured on a busy machine */
     f->tokens = m->c->batch.global * m->c->model.seq_len;
@@ -310,6 +313,7 @@ static void print_json(const struct request *q, const struct figures *f)
     json_put_real(&o, "matrix_share", f->matrix_s / f->step_s);
     json_put_real(&o, "matmul_flops_per_s", f->matmul_flops / f->matmul_s);
     json_put_real(&o, "tile_rate_flops", f->rate_l2);
+    if (f->optimizer_flops > 0) json_put_real(&o, "optimizer_flops", f->optimizer_flops);
     json_put_int(&o, "peak_bytes", f->peak_bytes);
     json_put_int(&o, "max_rss_bytes", f->rss);
     json_put_int(&o, "ranks", q->ranks);
@@ -364,6 +368,9 @@ static void print_table(const struct request *q, const struct figures *f)
     printf("matmuls %.1f GFLOP/s = %.1f %% of the L2-resident tile rate %.1f GFLOP/s (registers %.1f)\n",
            f->matmul_flops / f->matmul_s / 1e9, 100 * f->matmul_flops / f->matmul_s / f->rate_l2, f->rate_l2 / 1e9,
            f->rate_registers / 1e9);
+    if (f->optimizer_flops > 0)
+        printf("the update of rank 0 computes %s in products of whole matrices, beside all that\n",
+               str_flops(a, f->optimizer_flops));
     if (q->ranks > 1)
         printf("%lld ranks: rank 0 sends %s per step and waits %.3f s", (long long)q->ranks,
                str_bytes(a, (double)f->sent_bytes), f->waited_s);

@@ -101,6 +101,24 @@ static int64_t nearest_degree(const struct config *c, enum axis axis)
     return 1;
 }
 
+/* The number of ranks that cut experts' columns nearest to the one that does not fit; 0: none does. */
+static int64_t nearest_etp(const struct config *c)
+{
+    struct config with = *c;
+    struct err ignored = {0};
+    int64_t tp = c->parallel.tp, was = c->parallel.etp, all = c->parallel.dp_shard * c->parallel.cp * tp;
+    int choice;
+    enum axis axis;
+    for (int64_t by = 1; by < tp; by++)
+        for (int side = -1; side <= 1; side += 2) {
+            int64_t d = was + side * by;
+            if (d < 1 || d > tp || tp % d || all % (d * c->parallel.ep)) continue;
+            with.parallel.etp = d;
+            if (!try_layout(&with, &choice, &axis, &ignored)) return d;
+        }
+    return 0;
+}
+
 /* Whether a recipe with a scale per tensor would fit instead. */
 static bool one_scale_fits(const struct config *c)
 {
@@ -188,8 +206,12 @@ int config_resolve_recipe(const struct config *c, const struct conf *f, struct e
     if (config_quantises(c)) rc = check_companions(c, f, e);
     if (rc || (!config_quantises(c) && !c->precision.layers.n)) return rc;
     if (!try_layout(c, &choice, &axis, &why)) return OK;
-    if (axis == AXIS_ETP)
-        return conf_error(f, e, "parallel.etp", "%s; choose %lld", why.text, (long long)c->parallel.tp);
+    if (axis == AXIS_ETP) {
+        int64_t fits = nearest_etp(c);
+        return fits
+                   ? conf_error(f, e, "parallel.etp", "%s; choose %lld", why.text, (long long)fits)
+                   : conf_error(f, e, "parallel.etp", "%s; choose precision.layers: {\"*.experts.*\": bf16}", why.text);
+    }
     if (axis == AXIS_EP) return conf_error(f, e, "moe.buffer", "%s; choose 0 (room for all rows at once)", why.text);
     if (axis < AXIS_N) {
         int64_t fits = nearest_degree(c, axis);

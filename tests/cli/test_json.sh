@@ -55,6 +55,7 @@ check verify verify "$config" -n 2 --json "${tiny[@]}"
 check schedule schedule interleaved --stages 2 --microbatches 4 --json
 check bench-gemm bench gemm --model tiny --tokens 32 --threads 1 --json
 check bench-train bench train --model tiny --seq 32 --micro 1 --ranks 2 --threads 1 --steps 1 --json comm.link_GBps=1
+check bench-train bench train --model tiny --seq 32 --micro 1 --threads 1 --steps 1 --json optimizer.name=muon
 mkdir "$dir/disk"
 check bench-train bench train --model tiny --seq 32 --micro 1 --threads 1 --steps 1 --json "memory.offload=[optimizer]" "memory.offload_to=$dir/disk"
 check bench-experts bench experts --rows 64 --hidden 32 --ffn 32 --threads 1 --json

@@ -174,6 +174,7 @@ static const struct refusal patterns[] = {
     {EXPERTS "precision.recipe=fp8-current parallel.cp=2", 2, "parallel.cp", "fp8-delayed has them: precision.layers: {\"*.experts.*\": fp8-delayed}", "precision.layers={\"*.experts.*\":fp8-delayed}", 0},
     {EXPERTS "precision.recipe=fp8-current parallel.tp=2 parallel.etp=1", 2, "parallel.etp", "ep x etp = 1 of them send their rows to one rank of an expert", "parallel.etp=2", 0},
     {EXPERTS "precision.recipe=fp8-current parallel.tp=2 parallel.etp=1", 2, "parallel.etp", "ep x etp that is a multiple of 2 has them", "parallel.ep=2", 0},
+    {EXPERTS "precision.layers={\"*.experts.*\":mxfp8} parallel.tp=4 parallel.etp=2 parallel.ep=4 model.hidden=64 model.heads=4 model.kv_heads=4 model.moe.ffn=96 model.moe.experts=4", 8, "parallel.etp", "ranks of etp meet", "parallel.etp=1", 0},
     {EXPERTS "precision.recipe=mxfp8 parallel.ep=2 moe.buffer=0.5 moe.buffer_least=1 model.hidden=32 model.ffn=32 model.moe.ffn=32", 2, "moe.buffer", "rows come in rounds", "moe.buffer=0", 0},
     {EXPERTS "precision.recipe=mxfp8 parallel.ep=2 moe.buffer=0.5 moe.buffer_least=1 model.hidden=32 model.ffn=32 model.moe.ffn=32", 2, "moe.buffer", "fp8-delayed has it before", "precision.layers={\"*.experts.*\":fp8-delayed}", 0},
 };
