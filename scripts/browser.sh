@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Looks at a page with the browser of this machine: writes what it shows as a picture, 1200 x 2400.
 #
-#   scripts/browser.sh PAGE.html PICTURE.png
+#   scripts/browser.sh PAGE.html PICTURE.png    or http://... as the page
 #   scripts/browser.sh                          only says which browser that is
 #
 # Exit status: 77 where there is no browser that can (those of a snap see neither /tmp nor a home in another place).
@@ -26,7 +26,7 @@ if [ $# = 0 ]; then
 fi
 [ $# = 2 ] || { echo "usage: scripts/browser.sh [PAGE.html PICTURE.png]" >&2; exit 2; }
 
-page=file://$(realpath "$1")
+case $1 in http://*) page=$1 ;; *) page=file://$(realpath "$1") ;; esac
 picture=$(realpath "$2")
 profile=$(mktemp -d)
 trap 'rm -rf "$profile"' EXIT

@@ -21,6 +21,7 @@ static const struct cli_command commands[] = {
      "look at, compare, convert checkpoints"},
     {"schedule", cmd_schedule, "KIND --stages P --microbatches M [...]", "a pipeline schedule: text, picture, figures"},
     {"report", cmd_report, "RUN [--html FILE]", "one page of a run: curves, samples, memory, pictures"},
+    {"watch", cmd_watch, "RUN [--every SECONDS] [--once] [--json]", "how a run is, live"},
     {"replay", cmd_replay, "RUN [--step N] [--one-rank] [--json] [key=value ...]", "a step of a run once more, alone"},
     {"trace", cmd_trace, "FILE [--json]", "where the time went in a run that was traced"},
     {"bench", cmd_bench, "train|gemm|comm|experts [--json] ...", "measure this machine"},

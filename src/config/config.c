@@ -398,6 +398,12 @@ const struct conf_row config_rows[] = {
     INT("run.spares", run.spares, "0", 0, 1 << 20, "run.elastic: so many of the ranks that are started wait until one at work dies"),
     INT("run.least_ranks", run.least_ranks, "1", 1, 1 << 20, "run.elastic: with fewer ranks at work than that the run ends"),
     BOOL("run.log_experts", run.log_experts, "false", "the busiest expert's load on the progress line"),
+    INT("run.status_port", run.status_port, "0", 0, 65535,
+        "rank 0 tells how the run is over HTTP there: a page, /json, /metrics for Prometheus; 0: no"),
+    TEXT("run.status_address", run.status_address, "127.0.0.1",
+         "to whom: 127.0.0.1 or ::1, programs of this machine; any other address of it wants run.status_token"),
+    TEXT("run.status_token", run.status_token, "null",
+         "file whose first line every request must bring (Authorization: Bearer, or ?token=); 16 characters or more, chmod 600"),
     BOOL("run.rank_times", run.rank_times, "false",
          "rank-times.jsonl: of each step how long every rank took for forward, backward, update and waiting"),
     BOOL("run.tensorboard", run.tensorboard, "true", "write event files for TensorBoard"),
@@ -699,6 +705,13 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                           "ranks of an asynchronous server have no steps in common, at whose end they could agree; "
                           "choose parallel.server_mode: sync, or %s",
                           c->checkpoint.async ? "false" : "0");
+    if (!strcmp(c->run.status_address, "0.0.0.0") || !strcmp(c->run.status_address, "::") ||
+        (strncmp(c->run.status_address, "127.", 4) && strcmp(c->run.status_address, "::1")))
+        if (c->run.status_port && !c->run.status_token)
+            return conf_error(f, e, "run.status_address",
+                              "%s can be reached by others: give run.status_token a file with a secret, or leave it at "
+                              "127.0.0.1 and come through ssh -L",
+                              c->run.status_address);
     if (c->run.exponents_every && c->parallel.servers)
         return conf_error(f, e, "run.exponents_every",
                           "workers of a parameter server do not add up what they counted; choose 0, or "

@@ -197,6 +197,8 @@ struct config {
         int device, bind;
         const char *kernels;
         bool tensorboard, rank_times;
+        int64_t status_port;
+        const char *status_address, *status_token;
         bool log_experts;
         bool elastic;
         int64_t spares, least_ranks;

@@ -21,6 +21,7 @@
 #include "run/signals.h"
 #include "run/site.h"
 #include "run/speed.h"
+#include "run/status.h"
 #include "run/tracer.h"
 #include "run/trainer.h"
 #include "run/witness.h"
@@ -67,7 +68,8 @@ struct trainer { /* one rank */
     double flops;       /* of a step over all ranks, without recomputation */
     int64_t peak_bytes; /* of the rank that needs most */
     struct tracer tracer;
-    struct pace *pace; /* NULL: with a parameter server */
+    struct status *status; /* rank 0, where run.status_port asks */
+    struct pace *pace;     /* NULL: with a parameter server */
     struct pace_step ranks_took;
     struct witness *witness; /* NULL: nobody looks twice */
     int64_t step, tokens;    /* done */

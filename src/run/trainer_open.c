@@ -235,6 +235,22 @@ static int settle(struct trainer *t, struct err *e)
     return rc;
 }
 
+static int open_status(struct trainer *t, struct err *e)
+{
+    const char *address = t->cfg.run.status_address;
+    if (!t->leads || !t->cfg.run.status_port) return OK;
+    int rc = status_open(&t->status,
+                         &(struct status_config){.dir = t->cfg.run.dir,
+                                                 .address = address,
+                                                 .token_file = t->cfg.run.status_token,
+                                                 .port = to_int(t->cfg.run.status_port)},
+                         e);
+    if (!rc)
+        log_info("status: http://%s%s%s:%d/", strchr(address, ':') ? "[" : "", address, strchr(address, ':') ? "]" : "",
+                 status_port(t->status));
+    return rc;
+}
+
 int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct err *e)
 {
     t->job = j;
@@ -263,6 +279,7 @@ int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct er
                                        : OK,
                               e);
     if (!rc) rc = trainer_together(t, trainer_pace_open(t, e), e);
+    if (!rc) rc = trainer_together(t, open_status(t, e), e);
     t->ready = !rc;
     if (!rc) signals_set_up(j->signals);
     if (!rc && world) comm_patience(world, 0);
@@ -276,6 +293,7 @@ int trainer_close(struct trainer *t, struct err *e)
     prefetch_free(t->feed);
     saving_free(t->saving);
     int rc = metrics_close(t->metrics, e);
+    status_close(t->status);
     int pace = pace_close(t->pace, rc ? NULL : e);
     if (!rc) rc = pace;
     trace_free(&t->tracer.trace);

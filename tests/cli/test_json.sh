@@ -69,6 +69,7 @@ check bench-comm bench comm --bytes 4K --seconds 0.01 --json
     "run.trace=$dir/trace.json" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
 check trace trace "$dir/trace.json" --json
 check replay replay "$dir/run" --step 2 --json
+check watch watch "$dir/run" --json
 check checkpoint-list checkpoint list "$dir/run" --json
 check checkpoint-inspect checkpoint inspect "$dir/run" --histogram --json
 check checkpoint-diff checkpoint diff "$dir/run/checkpoints/step-00000001" "$dir/run/checkpoints/step-00000002" --json

@@ -38,6 +38,7 @@ class Tutti(CMakePackage):
     depends_on("ffmpeg")
     depends_on("libarchive")
     depends_on("libdivsufsort")
+    depends_on("libmicrohttpd")
     depends_on("mpi@3:", when="+mpi")
     depends_on("onednn", when="+onednn")
 

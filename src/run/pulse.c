@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a run goes on is what its files say: starts.jsonl has a line per start, ends.jsonl one per end of its own. A
+ * start without an end goes on, or was killed: nobody outside can know that of another host, so how long it has been
+ * silent is told instead of a guess. Rejected: trying run.dir's lock, which would be in the way of a run that starts.
+ */
+#include "run/pulse.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+
+enum { BLOCK = 1 << 16, LINE_MOST = 16 << 20, SMALL_FILE = 1 << 20, RECENT = 16 };
+#define SILENT_S 60.0 /* and as long as ten steps */
+
+const char *const pulse_states[PULSE_STATES] = {"empty", "goes on", "silent", "stopped", "finished"};
+
+/* ---- metrics.jsonl ---- */
+static void forget(struct pulse *p)
+{
+    p->offset = p->n_recent = 0;
+    p->n_points = 0;
+    p->every = 1;
+    p->step = p->tokens = 0;
+    p->loss = p->valid_loss = p->grad_norm = p->lr = p->step_s = p->data_wait_s = p->tokens_per_s = p->mfu = NAN;
+    p->peak_bytes = 0;
+    p->ranks_least_s = p->ranks_median_s = p->ranks_most_s = NAN;
+    p->n_slowest = 0;
+    p->straggler = -1;
+    str_clear(&p->line);
+}
+
+static void add_point(struct pulse *p, struct pulse_point x)
+{
+    /* The last point may be between two that are kept: it stands there until the next one comes. */
+    if (p->n_points > 1 && p->point[p->n_points - 1].step % p->every && x.step > p->point[p->n_points - 1].step)
+        p->n_points--;
+    if (p->n_points == 2 * PULSE_POINTS) {
+        int n = 0;
+        p->every *= 2;
+        for (int i = 0; i < p->n_points; i++)
+            if (p->point[i].step % p->every == 0) p->point[n++] = p->point[i];
+        p->n_points = n;
+    }
+    p->point[p->n_points++] = x;
+}
+
+static double mean(const double *v, int64_t n)
+{
+    double sum = 0;
+    int64_t k = n < RECENT ? n : RECENT;
+    for (int64_t i = 0; i < k; i++) sum += v[i];
+    return k ? sum / (double)k : NAN;
+}
+
+static void ranks_line(struct pulse *p, const struct json *r)
+{
+    static const char *const parts[] = {"forward_s", "backward_s", "update_s"};
+    double *to[] = {&p->ranks_least_s, &p->ranks_median_s, &p->ranks_most_s};
+    for (size_t k = 0; k < 3; k++) *to[k] = 0;
+    for (int i = 0; i < 3; i++)
+        for (size_t k = 0; k < 3; k++) *to[k] += json_real(json_at(json_get(r, parts[i]), k), NAN);
+    const struct json *s = json_get(r, "slowest");
+    p->n_slowest = 0;
+    for (size_t i = 0; i < json_size(s) && i < 4; i++) p->slowest[p->n_slowest++] = json_int(json_at(s, i), -1);
+}
+
+static void add_error(struct pulse *p, const char *text)
+{
+    if (p->n_errors == PULSE_ERRORS) return;
+    snprintf(p->error[p->n_errors++], PULSE_TEXT, "%s", text);
+}
+
+static void step_line(struct pulse *p, const struct json *v)
+{
+    int64_t step = json_int(json_get(v, "step"), -1);
+    const struct json *straggler = json_get(v, "straggler"), *ranks = json_get(v, "ranks");
+    if (step < 0) return;
+    if (straggler) {
+        p->straggler = json_int(json_get(straggler, "rank"), -1);
+        p->straggler_step = step;
+        snprintf(p->straggler_cause, sizeof p->straggler_cause, "%s",
+                 json_string(json_get(straggler, "cause"), NULL, ""));
+    }
+    if (json_get(v, "valid_loss")) p->valid_loss = json_real(json_get(v, "valid_loss"), NAN);
+    if (!json_get(v, "loss")) return;
+    p->step = step;
+    p->tokens = json_int(json_get(v, "tokens"), p->tokens);
+    p->loss = json_real(json_get(v, "loss"), NAN);
+    p->grad_norm = json_real(json_get(v, "grad_norm"), NAN);
+    p->lr = json_real(json_get(v, "lr"), NAN);
+    p->step_s = json_real(json_get(v, "step_s"), NAN);
+    p->data_wait_s = json_real(json_get(v, "data_wait_s"), NAN);
+    p->peak_bytes = (double)json_int(json_get(v, "peak_bytes"), 0);
+    int64_t at = p->n_recent++ % RECENT;
+    double rate = json_real(json_get(v, "tokens_per_s"), 0);
+    p->recent[at] = p->step_s > 0 ? p->step_s : 0;
+    p->recent_tokens[at] = p->recent[at] * rate;
+    p->recent_mfu[at] = json_real(json_get(v, "mfu"), 0);
+    double seconds = mean(p->recent, p->n_recent);
+    p->tokens_per_s = seconds > 0 ? mean(p->recent_tokens, p->n_recent) / seconds : NAN;
+    p->mfu = mean(p->recent_mfu, p->n_recent);
+    if (ranks) ranks_line(p, ranks);
+    add_point(p, (struct pulse_point){step, p->loss, rate, p->peak_bytes});
+}
+
+static int read_metrics(struct pulse *p, struct err *e)
+{
+    char *path = fs_join(p->dir, "metrics.jsonl"), *block = NULL;
+    struct stat s;
+    FILE *f = fopen(path, "rb");
+    int rc = !f && errno != ENOENT ? err_errno(e, ERR_IO, errno, "cannot read %s", path) : OK;
+    p->silent_s = NAN;
+    if (f && !fstat(fileno(f), &s)) {
+        p->silent_s = difftime(time(NULL), s.st_mtime);
+        if (p->silent_s < 0) p->silent_s = 0; /* another host's clock */
+        if (s.st_size < p->offset) forget(p);
+    }
+    if (f && !fseeko(f, p->offset, SEEK_SET)) {
+        block = xmalloc(BLOCK);
+        for (size_t n; (n = fread(block, 1, BLOCK, f)) > 0; p->offset += (int64_t)n)
+            for (char *at = block, *end; at < block + n; at = end) {
+                char *newline = memchr(at, '\n', (size_t)(block + n - at));
+                struct json *v;
+                end = newline ? newline + 1 : block + n;
+                if (p->line.n < LINE_MOST) str_add(&p->line, at, (size_t)((newline ? newline : end) - at));
+                if (!newline) continue;
+                if (p->line.n && p->line.n < LINE_MOST && !json_parse(&v, p->line.p, p->line.n, path, NULL)) {
+                    if (json_kind(v) == JSON_OBJECT) step_line(p, v);
+                    json_free(v);
+                }
+                str_clear(&p->line);
+            }
+        if (ferror(f)) rc = err_errno(e, ERR_IO, errno, "cannot read %s", path);
+    }
+    if (f) fclose(f);
+    xfree(block);
+    xfree(path);
+    return rc;
+}
+
+/* ---- the other files ---- */
+/* Calls each for every whole line of a small file. */
+static void small_lines(struct pulse *p, const char *name, void (*each)(struct pulse *p, const struct json *v))
+{
+    char *path = fs_join(p->dir, name), *text;
+    size_t n;
+    struct err ignored;
+    if (fs_exists(path) && !fs_read_all(path, SMALL_FILE, &text, &n, &ignored)) {
+        for (char *at = text, *end; (end = strchr(at, '\n')); at = end + 1) {
+            struct json *v;
+            if (json_parse(&v, at, (size_t)(end - at), path, NULL)) continue;
+            if (json_kind(v) == JSON_OBJECT) each(p, v);
+            json_free(v);
+        }
+        xfree(text);
+    }
+    xfree(path);
+}
+
+static void start_line(struct pulse *p, const struct json *v)
+{
+    p->n_starts++;
+    snprintf(p->start_time, sizeof p->start_time, "%s", json_string(json_get(v, "time"), NULL, ""));
+    snprintf(p->started, sizeof p->started, "%s", p->start_time);
+    snprintf(p->host, sizeof p->host, "%s", json_string(json_get(v, "host"), NULL, ""));
+    snprintf(p->transport, sizeof p->transport, "%s", json_string(json_get(v, "transport"), NULL, ""));
+    p->ranks = json_int(json_get(v, "ranks"), 0);
+}
+
+static void end_line(struct pulse *p, const struct json *v)
+{
+    p->n_ends++;
+    p->finished = json_bool(json_get(v, "finished"), false);
+    snprintf(p->end_time, sizeof p->end_time, "%s", json_string(json_get(v, "time"), NULL, ""));
+    snprintf(p->signal, sizeof p->signal, "%s", json_string(json_get(v, "signal"), NULL, ""));
+    p->steps = json_int(json_get(v, "steps"), p->steps);
+}
+
+/* "steps: 1000" below "run:" of the resolved config, which print writes one key a line. */
+static void read_steps(struct pulse *p)
+{
+    char *path = fs_join(p->dir, "config.yaml"), *text;
+    size_t n;
+    struct err ignored;
+    if (fs_exists(path) && !fs_read_all(path, SMALL_FILE, &text, &n, &ignored)) {
+        char *run = strstr(text, "\nrun:"), *at = run ? strstr(run, "\n  steps:") : NULL;
+        long long steps;
+        if (at && sscanf(at + 9, "%lld", &steps) == 1 && steps > 0) p->steps = steps;
+        xfree(text);
+    }
+    xfree(path);
+}
+
+static void read_checkpoint(struct pulse *p)
+{
+    char *path = fs_join(p->dir, "checkpoints/latest");
+    long long step;
+    ssize_t n = readlink(path, p->checkpoint, sizeof p->checkpoint - 1);
+    p->checkpoint[n > 0 ? n : 0] = 0;
+    p->saved = sscanf(p->checkpoint, "step-%lld", &step) == 1 ? step : -1;
+    xfree(path);
+}
+
+/* The first line of what a failure left: its cause. */
+static void read_errors(struct pulse *p)
+{
+    char **names;
+    int n;
+    struct err ignored;
+    p->n_errors = 0;
+    if (fs_list(p->dir, &names, &n, &ignored)) return;
+    for (int i = 0; i < n; i++) {
+        if (strncmp(names[i], "flight-rank", 11)) continue;
+        char *path = fs_join(p->dir, names[i]), first[PULSE_TEXT] = "";
+        FILE *f = fopen(path, "rb");
+        if (f && fgets(first, sizeof first, f)) {
+            first[strcspn(first, "\n")] = 0;
+            add_error(p, first);
+        }
+        if (f) fclose(f);
+        xfree(path);
+    }
+    fs_list_free(names, n);
+}
+
+static void judge(struct pulse *p)
+{
+    double patience = SILENT_S > 10 * p->step_s ? SILENT_S : 10 * p->step_s; /* NaN: the former */
+    if (!(patience > 0)) patience = SILENT_S;
+    bool ended = p->n_ends && strcmp(p->end_time, p->start_time) >= 0; /* ISO 8601, UTC: as text */
+    if (ended) p->state = p->finished ? PULSE_FINISHED : PULSE_STOPPED;
+    else if (!p->n_starts && !p->step) p->state = PULSE_EMPTY;
+    else p->state = p->silent_s > patience ? PULSE_SILENT : PULSE_GOES_ON;
+    double seconds = mean(p->recent, p->n_recent);
+    p->eta_s =
+        p->state == PULSE_GOES_ON && p->steps > p->step && seconds > 0 ? seconds * (double)(p->steps - p->step) : NAN;
+}
+
+int pulse_look(struct pulse *p, struct err *e)
+{
+    int rc = read_metrics(p, e);
+    p->n_starts = p->n_ends = 0;
+    small_lines(p, "starts.jsonl", start_line);
+    small_lines(p, "ends.jsonl", end_line);
+    read_steps(p);
+    read_checkpoint(p);
+    read_errors(p);
+    judge(p);
+    return rc;
+}
+
+int pulse_open(struct pulse **out, const char *dir, struct err *e)
+{
+    char *config = fs_join(dir, "config.yaml"), *metrics = fs_join(dir, "metrics.jsonl");
+    bool is = fs_exists(config) || fs_exists(metrics);
+    xfree(config);
+    xfree(metrics);
+    if (!is)
+        return err_set(e, ERR_REQUEST,
+                       "%s is not the directory of a run (run.dir): it has neither config.yaml nor metrics.jsonl", dir);
+    struct pulse *p = xcalloc(1, sizeof *p);
+    p->dir = xstrdup(dir);
+    p->point = xcalloc(2 * PULSE_POINTS + 1, sizeof *p->point);
+    forget(p);
+    *out = p;
+    return OK;
+}
+
+void pulse_close(struct pulse *p)
+{
+    if (!p) return;
+    str_free(&p->line);
+    xfree(p->point);
+    xfree(p->dir);
+    xfree(p);
+}
+
+/* ---- telling ---- */
+static void put_real(struct json_out *o, const char *key, double v)
+{
+    if (isfinite(v)) json_put_real_digits(o, key, v, 9);
+    else json_put_null(o, key);
+}
+
+static void put_curve(const struct pulse *p, struct json_out *o)
+{
+    json_begin_object(o, "curve");
+    json_begin_array(o, "steps");
+    for (int i = 0; i < p->n_points; i++) json_put_int(o, NULL, p->point[i].step);
+    json_end_array(o);
+    json_begin_array(o, "losses");
+    for (int i = 0; i < p->n_points; i++) put_real(o, NULL, p->point[i].loss);
+    json_end_array(o);
+    json_begin_array(o, "rates");
+    for (int i = 0; i < p->n_points; i++) put_real(o, NULL, p->point[i].tokens_per_s);
+    json_end_array(o);
+    json_end_object(o);
+}
+
+void pulse_put(const struct pulse *p, struct json_out *o, bool curve)
+{
+    json_put_string(o, "run", p->dir);
+    json_put_string(o, "state", pulse_states[p->state]);
+    put_real(o, "silent_s", p->silent_s);
+    json_put_int(o, "step", p->step);
+    json_put_int(o, "steps", p->steps);
+    json_put_int(o, "tokens", p->tokens);
+    put_real(o, "loss", p->loss);
+    put_real(o, "valid_loss", p->valid_loss);
+    put_real(o, "grad_norm", p->grad_norm);
+    put_real(o, "lr", p->lr);
+    put_real(o, "step_s", p->step_s);
+    put_real(o, "data_wait_s", p->data_wait_s);
+    put_real(o, "tokens_per_s", p->tokens_per_s);
+    put_real(o, "mfu", p->mfu);
+    put_real(o, "eta_s", p->eta_s);
+    json_put_int(o, "peak_bytes", (int64_t)p->peak_bytes);
+    json_put_int(o, "ranks", p->ranks);
+    json_put_string(o, "host", p->host);
+    json_put_string(o, "started", p->started);
+    json_put_int(o, "saved", p->saved);
+    json_begin_array(o, "computing_s");
+    put_real(o, NULL, p->ranks_least_s);
+    put_real(o, NULL, p->ranks_median_s);
+    put_real(o, NULL, p->ranks_most_s);
+    json_end_array(o);
+    json_begin_array(o, "slowest");
+    for (int64_t i = 0; i < p->n_slowest; i++) json_put_int(o, NULL, p->slowest[i]);
+    json_end_array(o);
+    json_put_int(o, "straggler", p->straggler);
+    if (p->straggler >= 0) json_put_string(o, "straggler_cause", p->straggler_cause);
+    json_begin_array(o, "errors");
+    for (int i = 0; i < p->n_errors; i++) json_put_string(o, NULL, p->error[i]);
+    json_end_array(o);
+    if (curve) put_curve(p, o);
+}
+
+void pulse_prometheus(const struct pulse *p, struct str *out)
+{
+    const struct {
+        const char *name, *help, *type;
+        double v;
+    } rows[] = {
+        {"tutti_step", "optimizer steps done", "counter", (double)p->step},
+        {"tutti_steps_wanted", "run.steps", "gauge", (double)p->steps},
+        {"tutti_tokens", "tokens trained", "counter", (double)p->tokens},
+        {"tutti_loss", "nats per token of the last step", "gauge", p->loss},
+        {"tutti_valid_loss", "of the last validation", "gauge", p->valid_loss},
+        {"tutti_grad_norm", "before clipping", "gauge", p->grad_norm},
+        {"tutti_learning_rate", "of the last step", "gauge", p->lr},
+        {"tutti_step_seconds", "of the last step", "gauge", p->step_s},
+        {"tutti_data_wait_seconds", "what the last step waited for its batch", "gauge", p->data_wait_s},
+        {"tutti_tokens_per_second", "mean of recent steps", "gauge", p->tokens_per_s},
+        {"tutti_mfu_ratio", "mean of recent steps", "gauge", p->mfu},
+        {"tutti_peak_bytes", "of the rank that needs most", "gauge", p->peak_bytes},
+        {"tutti_ranks", "of the last start", "gauge", (double)p->ranks},
+        {"tutti_saved_step", "of the newest checkpoint, -1: none", "gauge", (double)p->saved},
+        {"tutti_silent_seconds", "since metrics.jsonl was written", "gauge", p->silent_s},
+        {"tutti_straggler_rank", "rank that was named last, -1: none", "gauge", (double)p->straggler},
+        {"tutti_goes_on", "1: the run goes on", "gauge", p->state == PULSE_GOES_ON},
+        {"tutti_failures", "files that failures left", "gauge", (double)p->n_errors},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!isfinite(rows[i].v)) continue; /* not known */
+        str_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.10g\n", rows[i].name, rows[i].help, rows[i].name,
+                   rows[i].type, rows[i].name, rows[i].v);
+    }
+}

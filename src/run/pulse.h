@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pulse.h: how a run is, read from its files while it goes on or afterwards: what `tutti watch` shows and the status
+ * server (run/status.h) hands out. The run knows nothing of it: who looks reads metrics.jsonl from where it was read
+ * last, and the few lines of the other files; so looking never costs a step anything but the disk's time.
+ *
+ * Invariants
+ *   1. A line that is no JSON object, also the last one that is being written, is passed over.
+ *   2. Memory is bounded: of the curves at most 2 * PULSE_POINTS points are kept, then every second one goes; the last
+ *      point is always there.
+ *   3. A file that became shorter (the run went back to a checkpoint) is read again from its beginning.
+ * Floor 8. Order: Local; one thread.
+ */
+#ifndef TUTTI_RUN_PULSE_H
+#define TUTTI_RUN_PULSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/str.h"
+
+enum { PULSE_POINTS = 300, PULSE_ERRORS = 4, PULSE_TEXT = 400 };
+
+enum pulse_state {
+    PULSE_EMPTY,   /* nothing was written yet */
+    PULSE_GOES_ON, /* its last start has no end, and it wrote lately */
+    PULSE_SILENT, /* the same, but for longer than its steps take it has written nothing: a long save, a hang, a kill */
+    PULSE_STOPPED,  /* a signal ended it; it is saved */
+    PULSE_FINISHED, /* all of run.steps are done */
+    PULSE_STATES
+};
+extern const char *const pulse_states[PULSE_STATES];
+
+struct pulse_point {
+    int64_t step;
+    double loss, tokens_per_s, peak_bytes;
+};
+
+struct pulse {
+    char *dir;
+    enum pulse_state state;
+    int64_t step, steps, tokens;                                                    /* steps: wanted; 0: not known */
+    double loss, valid_loss, grad_norm, lr, step_s, data_wait_s, tokens_per_s, mfu; /* NaN: not known. The last two are
+                                                                                       means over recent steps */
+    double peak_bytes, silent_s, eta_s;                                             /* eta NaN where nothing goes on */
+    char started[40], host[80], transport[24], checkpoint[80];
+    int64_t ranks, saved;                               /* saved: step of the newest checkpoint, -1: none */
+    double ranks_least_s, ranks_median_s, ranks_most_s; /* computing of a step: forward, backward and update; NaN */
+    int64_t slowest[4], n_slowest;
+    int64_t straggler; /* rank, -1: nobody was named */
+    char straggler_cause[16];
+    int64_t straggler_step;
+    char error[PULSE_ERRORS][PULSE_TEXT]; /* what the run left about failures, newest first */
+    int n_errors;
+    struct pulse_point *point; /* [n_points] */
+    int n_points;
+    int64_t every; /* of so many steps one point is kept */
+    /* of reading */
+    int64_t offset, n_starts, n_ends;
+    struct str line;
+    double recent[16]; /* seconds of steps */
+    double recent_tokens[16], recent_mfu[16];
+    int64_t n_recent;
+    char start_time[40], end_time[40], signal[16];
+    bool finished;
+};
+
+/* ERR_REQUEST where dir is no run's directory (it has neither config.yaml nor metrics.jsonl). */
+int pulse_open(struct pulse **p, const char *dir, struct err *e);
+void pulse_close(struct pulse *p);
+/* Reads what is new. ERR_IO: a file cannot be read. */
+int pulse_look(struct pulse *p, struct err *e);
+/* The members of an object; curve: its curves as well. */
+void pulse_put(const struct pulse *p, struct json_out *o, bool curve);
+/* The same for Prometheus, in its text format. */
+void pulse_prometheus(const struct pulse *p, struct str *out);
+
+#endif
