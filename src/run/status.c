@@ -22,11 +22,26 @@ struct status {
     double looked_s;
 };
 
+static void put_json(const struct pulse *p, struct str *out)
+{
+    struct json_out o = {.s = out};
+    json_begin_document(&o, "watch", 1);
+    pulse_put(p, &o, true);
+    json_end_object(&o);
+}
+
 bool status_answer(struct pulse *p, const char *path, const char **type, struct str *out)
 {
     if (!strcmp(path, "/")) {
         *type = "text/html; charset=utf-8";
         str_puts(out, status_page);
+        struct str now = {0};
+        put_json(p, &now);
+        for (size_t i = 0; i < now.n; i++) /* within a script of the page, no text may end it */
+            if (now.p[i] == '<') str_puts(out, "\\u003c");
+            else str_putc(out, now.p[i]);
+        str_free(&now);
+        str_puts(out, status_page_end);
         return true;
     }
     if (!strcmp(path, "/health")) {
@@ -35,11 +50,8 @@ bool status_answer(struct pulse *p, const char *path, const char **type, struct 
         return true;
     }
     if (!strcmp(path, "/json")) {
-        struct json_out o = {.s = out};
         *type = "application/json";
-        json_begin_document(&o, "watch", 1);
-        pulse_put(p, &o, true);
-        json_end_object(&o);
+        put_json(p, out);
         return true;
     }
     if (strcmp(path, "/metrics")) return false;

@@ -24,6 +24,7 @@ struct str;
 struct pulse;
 bool status_answer(struct pulse *p, const char *path, const char **type, struct str *out);
 
-extern const char status_page[]; /* status_page.c */
+/* status_page.c: the page, around the object that /json gives when it is handed out. */
+extern const char status_page[], status_page_end[];
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page that / hands out: it asks for json every two seconds and draws. Needs nothing beside itself; text of the run
- * is set as text, never as markup. A token in the page's address goes on in its requests. */
+/* The page that / hands out: it draws what it was handed, then asks for json every two seconds. Needs nothing beside
+ * itself; text of the run is set as text, never as markup. A token in the page's address goes on in its requests. */
 #include "run/status.h"
 
 const char status_page[] =
@@ -23,7 +23,10 @@ const char status_page[] =
     "<h2>tokens/s <span id=\"rates\"></span></h2><svg id=\"rate\" viewBox=\"0 0 600 150\" "
     "preserveAspectRatio=\"none\"><path/></svg>\n"
     "<div id=\"errors\" class=\"bad\"></div>\n"
-    "<script>\n"
+    "<script type=\"application/json\" id=\"now\">";
+
+const char status_page_end[] =
+    "</script>\n<script>\n"
     "'use strict';\n"
     "const at=i=>document.getElementById(i);\n"
     "const n=(v,d)=>v===null||v===undefined?'':Number(v).toPrecision(d||4);\n"
@@ -39,9 +42,7 @@ const char status_page[] =
     " at(id).firstElementChild.setAttribute('d',p.join(''));at(label).textContent=n(lo)+' to '+n(hi)}\n"
     "function row(t,k,v){if(v==='')return;const "
     "r=t.insertRow();r.insertCell().textContent=k;r.insertCell().textContent=v}\n"
-    "async function look(){try{\n"
-    " const r=await fetch('json'+location.search,{cache:'no-store'});\n"
-    " if(!r.ok)throw new Error('status '+r.status);const d=await r.json();\n"
+    "function show(d){\n"
     " at('run').textContent=d.run;document.title=d.step+' '+d.run;\n"
     " at('state').textContent=d.state+(d.state==='silent'?' for '+time(d.silent_s):'')+(d.eta_s!==null?', "
     "'+time(d.eta_s)+' to go':'');\n"
@@ -59,7 +60,11 @@ const char status_page[] =
     " draw('loss',d.curve.steps,d.curve.losses,'losses');draw('rate',d.curve.steps,d.curve.rates,'rates');\n"
     " at('errors').replaceChildren(...d.errors.map(x=>{const p=document.createElement('p');p.textContent=x;return "
     "p}));\n"
+    "}\n"
+    "async function look(){try{\n"
+    " const r=await fetch('json'+location.search,{cache:'no-store'});\n"
+    " if(!r.ok)throw new Error('status '+r.status);show(await r.json());\n"
     "}catch(x){at('state').textContent='no answer: '+x.message;at('state').className='bad'}\n"
     "setTimeout(look,2000)}\n"
-    "look();\n"
+    "show(JSON.parse(at('now').textContent));setTimeout(look,2000);\n"
     "</script></body></html>\n";
