@@ -318,6 +318,9 @@ static int crew_mpi_over(struct crew *c, int *flags, bool *gone, struct err *e)
         rc = shrink(c, gone, e);
         if (!rc) MPI_Comm_size(m->alive, &n);
     } while (!rc && !share_cause(c, m->alive, n));
+    if (!rc) return OK;
+    log_error("%s", e->text); /* the others may have gone on, and would wait for this one */
+    MPI_Abort(MPI_COMM_WORLD, 1);
     return rc;
 }
 

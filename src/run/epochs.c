@@ -216,7 +216,7 @@ static int one_epoch(struct member *m, int n, bool *died, struct err *e)
     *died = false;
     if (rc) return rc;
     if (!world) {
-        signals_set_up(m->job.signals); /* a spare has nothing to save, and is told when the others have stopped */
+        if (m->launched) signals_set_up(m->job.signals); /* it has nothing to save, and is told when the others stop */
         crew_wait(m->crew);
         return OK;
     }
