@@ -155,11 +155,12 @@ static int run_once(const struct fixture *f, const char *out, int n_threads, int
     int code = tokenfile_create(&w, &busy, out, &head, e);
     if (!code) {
         code = chat_tokenize(f->c, true, &run, w, r, e);
+        int listed = bad_list_end(&bad, code ? NULL : e);
+        if (!code) code = listed;
         if (code) tokenfile_abandon(w);
         else code = tokenfile_publish(w, e);
     }
     if (!code) tokenize_run_done(&run);
-    if (!code) code = bad_list_end(&bad, e);
     bad_list_fini(&bad);
     str_free(&told);
     source_close(s);
