@@ -25,6 +25,7 @@ int cmd_report(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
+int cmd_launch(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_bench_gemm(int argc, char **argv);
 int cmd_bench_experts(int argc, char **argv);

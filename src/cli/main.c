@@ -12,6 +12,7 @@
 
 static const struct cli_command commands[] = {
     {"train", cmd_train, "CONFIG [-n RANKS] [key=value ...]", "train a model"},
+    {"launch", cmd_launch, "[--restarts K] -- COMMAND", "start a training job again when it dies"},
     {"generate", cmd_generate, "CHECKPOINT --prompt TEXT [...]", "continue a text"},
     {"data", cmd_data, "tokenize|train-tokenizer|inspect ...", "prepare and look at data"},
     {"plan", cmd_plan, "CONFIG [--json] [key=value ...]", "memory and work of a config, without running it"},

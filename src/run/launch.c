@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One child at a time, and a loop that waits for signals, SIGCHLD among them: no handler runs, nothing is polled but
+ * the run's last step, once a second. What the job does is known from its exit status and from the files that it writes
+ * for everybody (metrics.jsonl, ends.jsonl), so any launcher may stand between. */
+#include "run/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define LOOK_S 0.5  /* between looks at the run's last step */
+#define LOCK_S 60.0 /* for what is left of a job to leave the run's directory */
+#define TAIL_BYTES 65536
+
+static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+enum { N_PASSED = sizeof passed_on / sizeof *passed_on };
+
+/* ---- what the run's files say ---- */
+/* The last whole line, NULL: there is none. */
+static struct json *last_line(const char *run_dir, const char *name)
+{
+    char *path = fs_join(run_dir, name), *text = xmalloc(TAIL_BYTES + 1);
+    struct json *v = NULL;
+    struct fs_file f;
+    if (fs_file_open(&f, path, NULL) == OK) {
+        int64_t at = f.bytes > TAIL_BYTES ? f.bytes - TAIL_BYTES : 0, n = f.bytes - at;
+        if (fs_file_read(&f, at, (size_t)n, text, NULL) == OK) {
+            while (n && text[n - 1] != '\n') n--; /* being written */
+            int64_t end = n ? n - 1 : 0, begin = end;
+            while (begin && text[begin - 1] != '\n') begin--;
+            if (end > begin && json_parse(&v, text + begin, (size_t)(end - begin), name, NULL)) v = NULL;
+        }
+        fs_file_close(&f);
+    }
+    xfree(text);
+    xfree(path);
+    return v;
+}
+
+int64_t launch_step(const char *run_dir)
+{
+    struct json *v = run_dir ? last_line(run_dir, "metrics.jsonl") : NULL;
+    int64_t step = v ? json_int(json_get(v, "step"), 0) : 0;
+    json_free(v);
+    return step;
+}
+
+bool launch_finished(const char *run_dir)
+{
+    struct json *v = run_dir ? last_line(run_dir, "ends.jsonl") : NULL;
+    bool finished = v && json_bool(json_get(v, "finished"), false);
+    json_free(v);
+    return finished;
+}
+
+/* ---- the job ---- */
+struct job_run {
+    const struct launch *l;
+    sigset_t watched, before;
+    pid_t child;
+    int asked;     /* the signal that this process got, 0 none */
+    bool silenced; /* killed for being quiet */
+};
+
+_Noreturn static void become(const struct job_run *j)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigprocmask(SIG_SETMASK, &j->before, NULL);
+    if (isatty(STDIN_FILENO)) { /* a process group behind the terminal is stopped when it reads from it */
+        int none = open("/dev/null", O_RDONLY);
+        if (none >= 0) dup2(none, STDIN_FILENO);
+    }
+    execvp(j->l->argv[0], j->l->argv);
+    int why = errno;
+    fprintf(stderr, "tutti launch: %s: cannot be started: %s\n", j->l->argv[0], strerror(why));
+    _exit(why == ENOENT ? 127 : 126);
+}
+
+static int start(struct job_run *j, struct err *e)
+{
+    fflush(NULL);
+    j->silenced = false;
+    j->child = fork();
+    if (j->child < 0) return err_errno(e, ERR_IO, errno, "%s: cannot be started", j->l->argv[0]);
+    if (j->child == 0) become(j);
+    setpgid(j->child, j->child); /* whoever is first */
+    return OK;
+}
+
+/* A signal that came, 0 none in that time. */
+static int next_signal(const struct job_run *j, double wait_s)
+{
+    struct timespec t = {.tv_sec = (time_t)wait_s, .tv_nsec = (long)(1e9 * (wait_s - (double)(time_t)wait_s))};
+    siginfo_t info;
+    int n = sigtimedwait(&j->watched, &info, &t);
+    return n > 0 ? n : 0;
+}
+
+/* Until the job is over: its wait status. */
+static int watch(struct job_run *j)
+{
+    int status;
+    int64_t step = launch_step(j->l->run_dir);
+    double since = clock_now_s();
+    for (;;) {
+        pid_t over = waitpid(j->child, &status, WNOHANG);
+        if (over == j->child || (over < 0 && errno != EINTR)) return over < 0 ? 1 << 8 : status;
+        int n = next_signal(j, LOOK_S);
+        if (n && n != SIGCHLD) {
+            j->asked = n;
+            kill(j->child, n);
+        }
+        int64_t now = j->l->quiet_s > 0 ? launch_step(j->l->run_dir) : step;
+        if (now != step) since = clock_now_s();
+        step = now;
+        if (j->l->quiet_s <= 0 || clock_now_s() - since < j->l->quiet_s || j->silenced) continue;
+        log_warn("launch: no new step after step %lld for %g s: the job is killed", (long long)step, j->l->quiet_s);
+        j->silenced = true;
+        kill(-j->child, SIGKILL);
+    }
+}
+
+/* What a launcher that was killed leaves behind notices it (run/signals.h) and may still save: the next start waits
+ * until it has left the run's directory. */
+static void wait_for_the_rest(const struct job_run *j)
+{
+    struct fs_lock lock;
+    double from = clock_now_s();
+    if (!j->l->run_dir || !fs_is_dir(j->l->run_dir)) return;
+    char *path = fs_join(j->l->run_dir, "lock");
+    while (fs_lock_take(&lock, path, NULL)) {
+        if (!lock.busy) break;
+        if (clock_now_s() - from > LOCK_S) {
+            kill(-j->child, SIGKILL);
+            log_warn("launch: what is left of the job holds %s for more than %g s", path, LOCK_S);
+            break;
+        }
+        if (next_signal(j, 0.1) > 0) continue;
+    }
+    if (lock.fd >= 0 && !lock.busy) fs_lock_release(&lock);
+    xfree(path);
+}
+
+static void say_how(int status, char out[64])
+{
+    if (WIFSIGNALED(status))
+        snprintf(out, 64, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) > 128 && WEXITSTATUS(status) < 128 + 65)
+        snprintf(out, 64, "ended with status %d (%s)", WEXITSTATUS(status), strsignal(WEXITSTATUS(status) - 128));
+    else snprintf(out, 64, "ended with status %d", WEXITSTATUS(status));
+}
+
+/* The status that needs no other start, -1: it died. */
+static int final_status(const struct job_run *j, int status)
+{
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    bool told = WIFEXITED(status) && (code == 0 || code == 2 || code == 126 || code == 127);
+    if (j->asked && (code == 0 || !told)) {
+        bool finished = launch_finished(j->l->run_dir);
+        if (code == 0 && (finished || !j->l->run_dir)) return 0;
+        log_info("launch: stopped by a signal after step %lld; the same command goes on from there",
+                 (long long)launch_step(j->l->run_dir));
+        return LAUNCH_AGAIN;
+    }
+    return told ? code : -1;
+}
+
+/* False: a signal came meanwhile. */
+static bool pause_for(struct job_run *j, double wait_s)
+{
+    for (double until = clock_now_s() + wait_s, left; (left = until - clock_now_s()) > 0;) {
+        int n = next_signal(j, left);
+        if (n && n != SIGCHLD) j->asked = n;
+        if (j->asked) return false;
+    }
+    return true;
+}
+
+static void watch_signals(struct job_run *j)
+{
+    struct sigaction now;
+    sigemptyset(&j->watched);
+    sigaddset(&j->watched, SIGCHLD);
+    for (int i = 0; i < N_PASSED; i++)
+        if (!sigaction(passed_on[i], NULL, &now) && now.sa_handler != SIG_IGN) sigaddset(&j->watched, passed_on[i]);
+    sigprocmask(SIG_BLOCK, &j->watched, &j->before);
+}
+
+int launch_run(const struct launch *l, int *status, struct err *e)
+{
+    struct job_run j = {.l = l};
+    int64_t tries = 0, best = launch_step(l->run_dir), all = 0;
+    int rc = OK;
+    watch_signals(&j);
+    while (!(rc = start(&j, e))) {
+        char how[64];
+        double from = clock_now_s();
+        int ended = watch(&j);
+        int64_t step = launch_step(l->run_dir);
+        if ((*status = final_status(&j, ended)) >= 0) break;
+        tries = step > best ? 1 : tries + 1;
+        best = step > best ? step : best;
+        say_how(ended, how);
+        if (tries > l->restarts) {
+            log_warn("launch: the job %s after %.0f s, at step %lld; that was start %lld without a new step, the last "
+                     "(--restarts)",
+                     j.silenced ? "was quiet, and was killed" : how, clock_now_s() - from, (long long)step,
+                     (long long)tries);
+            *status = 1;
+            break;
+        }
+        double wait_s = l->pause_s;
+        for (int64_t i = 1; i < tries && wait_s < l->most_s; i++) wait_s *= 2;
+        wait_s = wait_s < l->most_s ? wait_s : l->most_s;
+        log_warn("launch: the job %s after %.0f s, at step %lld; started again in %g s (restart %lld, %lld of %lld "
+                 "without a new step)",
+                 j.silenced ? "was quiet, and was killed" : how, clock_now_s() - from, (long long)step, wait_s,
+                 (long long)++all, (long long)tries, (long long)l->restarts);
+        if (!pause_for(&j, wait_s)) {
+            *status = LAUNCH_AGAIN;
+            break;
+        }
+        wait_for_the_rest(&j);
+    }
+    sigprocmask(SIG_SETMASK, &j.before, NULL);
+    return rc;
+}
