@@ -56,6 +56,11 @@ static const struct conf_row offload_rows[] = {
     {0},
 };
 
+static const struct conf_row step_rows[] = {
+    {.path = "step", .type = CONF_INT, .offset = 0, .lo = 1, .hi = 1e12, .doc = "a step, from 1"},
+    {0},
+};
+
 static const struct conf_row key_rows[] = {
     {.path = "key", .type = CONF_STRING, .offset = 0, .doc = "a key, or a section"},
     {0},
@@ -381,6 +386,14 @@ const struct conf_row config_rows[] = {
     INT("run.replay_every", run.replay_every, "0", 0, 1e12,
         "steps between those in which another rank computes every part of the batch as well and all results are compared, "
         "bit for bit; 0: never"),
+    CHOICE("run.on_nan", run.on_nan, "stop", "stop|rewind",
+           "a loss or gradient that is not finite: stop, or go back to the newest checkpoint and leave the batch out"),
+    CHOICE("run.on_spike", run.on_spike, "ignore", "ignore|stop|rewind", "the same for a loss that jumps"),
+    REAL("run.spike_deviations", run.spike_deviations, "6", 0.1, 1e6, "a loss jumps when it is so many deviations above the mean of the last steps"),
+    INT("run.spike_window", run.spike_window, "64", 2, 1e9, "steps of that mean; before there are so many no loss jumps"),
+    INT("run.rewinds", run.rewinds, "10", 1, 100000, "how often a run goes back, in all"),
+    {.path = "run.skip", .type = CONF_LIST, .offset = AT(run.skip), .otherwise = "[]", .item = step_rows,
+     .item_bytes = sizeof(int64_t), .item_short = "step", .doc = "steps whose batch is left out: drawn, and not trained on"},
     INT("run.threads", run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
     CHOICE("run.bind", run.bind, "none", "none|rank|core",
            "bind threads to cores: rank: those of a rank to its part of the host's; core: each to one of them"),
@@ -715,6 +728,10 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     if (c->run.exponents_every && c->parallel.servers)
         return conf_error(f, e, "run.exponents_every",
                           "workers of a parameter server do not add up what they counted; choose 0, or "
+                          "parallel.servers: 0");
+    if ((c->run.on_nan != NAN_STOP || c->run.on_spike != SPIKE_IGNORE || c->run.skip.n) && c->parallel.servers)
+        return conf_error(f, e, c->run.skip.n ? "run.skip" : c->run.on_nan != NAN_STOP ? "run.on_nan" : "run.on_spike",
+                          "workers and servers of a parameter server do not go back together; leave it out, or choose "
                           "parallel.servers: 0");
     if (c->checkpoint.memory_every && c->parallel.servers)
         return conf_error(f, e, "checkpoint.memory_every",

@@ -51,6 +51,8 @@ enum config_codec { TRAVEL_KEPT, TRAVEL_FP32, TRAVEL_BF16, TRAVEL_FP8, TRAVEL_FP
 #define TRAVEL_NAMES "kept|fp32|bf16|fp8|fp8-e5m2|int8"
 enum config_device { DEVICE_CPU, DEVICE_NULL };
 
+enum config_nan { NAN_STOP, NAN_REWIND };                     /* in the order of run.on_nan */
+enum config_spike { SPIKE_IGNORE, SPIKE_STOP, SPIKE_REWIND }; /* in the order of run.on_spike */
 struct config {
     struct model_config model; /* its numbers: model/numbers.def */
     struct {
@@ -192,6 +194,11 @@ struct config {
         const char *dir;
         int64_t steps, seed, log_every, eval_every, eval_batches, compare_every, replay_every, exponents_every,
             sample_every, sample_tokens, threads;
+        enum config_nan on_nan;
+        enum config_spike on_spike;
+        double spike_deviations;
+        int64_t spike_window, rewinds;
+        struct conf_list skip; /* of int64_t */
         double sample_temperature;
         const char *sample_prompt;
         int device, bind;

@@ -12,7 +12,7 @@
 #include "engine/feed.h"
 #include "engine/tally.h"
 
-const char *const engine_skips[SKIP_LOSS + 1] = {"", "gradient", "loss"};
+const char *const engine_skips[SKIP_BATCH + 1] = {"", "gradient", "loss", "batch"};
 
 void engine_init(struct engine *g)
 {

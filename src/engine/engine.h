@@ -118,8 +118,9 @@ struct engine_batch {
     int64_t n_padded;  /* places of this part that hold no token of a document; only reported */
 };
 
-enum engine_skip { SKIP_NONE, SKIP_GRADIENT, SKIP_LOSS }; /* what was not finite; the loss, then all is */
-extern const char *const engine_skips[SKIP_LOSS + 1];
+/* What was not finite (the loss, then all is); or the trainer left the batch out, and never came here with it. */
+enum engine_skip { SKIP_NONE, SKIP_GRADIENT, SKIP_LOSS, SKIP_BATCH };
+extern const char *const engine_skips[SKIP_BATCH + 1];
 
 struct engine_report {
     double loss;                 /* nats per trained token */

@@ -97,6 +97,7 @@ static void describe_model(const struct engine *g, const struct save_info *s, st
     changes_put_data(&s->data, &o);
     if (g->cfg.scale.first > 0) loss_scale_put(&g->scale, &o);
     fallback_put(&g->fallback, &o);
+    if (s->skips) skips_put(s->skips, &o);
     json_end_object(&o);
 }
 

@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "base/str.h"
 #include "config/ranks.h"
+#include "run/skips.h"
 
 struct save_info {
     const char *root;     /* run.dir/checkpoints */
@@ -25,6 +26,7 @@ struct save_info {
     const struct config *cfg;  /* for what model.from says of the ends of texts; NULL: nothing */
     int32_t bos, eos;
     struct changes_data data;
+    const struct skips *skips; /* NULL: none */
 };
 /* Saves while all ranks wait for it; beside the steps: saving.h. Fails with ERR_NUMERIC, and nothing is written, when
  * the state is not worth publishing (health.h). */

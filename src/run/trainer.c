@@ -38,15 +38,17 @@ static int one_step(struct trainer *t, struct err *e)
     struct engine_batch view = trainer_view(b, first);
     trainer_tier_begin(t);
     pace_begin(t->pace);
-    bool finite = true;
-    if (trainer_witness_due(t)) rc = trainer_witness_step(t, &view, lr, &r, &finite, e);
+    bool finite = true, left_out = trainer_skips(t);
+    if (left_out) trainer_skip(t, &r);
+    else if (trainer_witness_due(t)) rc = trainer_witness_step(t, &view, lr, &r, &finite, e);
     else
         finite = t->site.serve ? serve_step(t->site.serve, &view, t->step, lr, &r)
                                : engine_step(t->site.engine, &view, t->step, lr, &r);
     if (!rc) rc = engine_status(t->site.engine, e);
     if (!rc) rc = trainer_tier_end(t, e);
     if (rc) return rc;
-    if (!finite) return trainer_not_finite(t, &view, &r, lr, e);
+    if (!left_out) rc = trainer_judge(t, &view, &r, finite, lr, e);
+    if (rc || t->rewinds) return rc;
     t->step++;
     t->tokens += r.skip ? 0 : r.tokens;
     double step_s = clock_now_s() - from;
@@ -121,6 +123,7 @@ static int loop(struct trainer *t, struct err *e)
         double from = clock_now_s();
         if (!rc) rc = one_step(t, e);
         tracer_after(&t->tracer, t->step, from);
+        if (t->rewinds) return rc;
         if (!rc && t->cfg.run.compare_every && t->step % t->cfg.run.compare_every == 0) rc = trainer_compare(t, e);
         bool last = t->step == t->cfg.run.steps;
         bool valid = t->cfg.data.valid.n && t->cfg.run.eval_every;
@@ -172,6 +175,13 @@ int trainer_rank(struct comm *world, void *arg, struct err *e)
     int rc = trainer_open(&t, j, world, e);
     int64_t first = t.step;
     if (!rc) rc = loop(&t, e);
+    while (!rc && t.rewinds) {
+        struct trainer back = {.valid_loss = t.valid_loss, .back = true, .back_saved = t.saved};
+        if ((rc = trainer_close(&t, e))) return rc;
+        t = back;
+        rc = trainer_open(&t, j, world, e);
+        if (!rc) rc = loop(&t, e);
+    }
     if (!rc && (t.step > first || t.step >= t.cfg.run.steps))
         rc = trainer_together(&t, t.leads ? write_end(&t, first, e) : OK, e);
     if (t.leads) {

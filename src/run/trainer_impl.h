@@ -20,6 +20,7 @@
 #include "run/serve.h"
 #include "run/signals.h"
 #include "run/site.h"
+#include "run/skips.h"
 #include "run/speed.h"
 #include "run/status.h"
 #include "run/tracer.h"
@@ -75,6 +76,10 @@ struct trainer { /* one rank */
     int64_t step, tokens;    /* done */
     struct retry retry;      /* of saving */
     struct memckpt memory;   /* checkpoints in memory */
+    struct skips skips;      /* steps whose batch is left out, and the average of the loss */
+    bool rewinds;            /* it is over: the run goes back, and is opened again */
+    bool back;               /* it was opened again; */
+    int64_t back_saved;      /* and this is the step of its newest checkpoint on disk, -1 none */
     int64_t saved;           /* step of the newest checkpoint, -1 none */
     struct saving *saving;   /* a save beside the steps; NULL: none. On all ranks, or none */
     bool saves_there;        /* a rank was busy with it when they last met */
@@ -167,6 +172,16 @@ int trainer_memory_begin(struct trainer *t, struct err *e);
 int trainer_memory_save(struct trainer *t, struct err *e);
 /* All that c holds into the engine, when it is of this run. Collective. */
 int trainer_load(struct trainer *t, struct ckpt *c, const char *root, int rc, struct err *e);
+
+/* ---- trainer_rewind.c ---- */
+/* The list of run.skip and of the run's directory; what a checkpoint brings is added to it. Collective. */
+int trainer_open_skips(struct trainer *t, struct err *e);
+/* Whether the step at hand is left out; its report then. Local, the same on all ranks. */
+bool trainer_skips(const struct trainer *t);
+void trainer_skip(struct trainer *t, struct engine_report *r);
+/* After a step, before it counts: OK, and t->rewinds when the run goes back; the error that ends it. Collective. */
+int trainer_judge(struct trainer *t, const struct engine_batch *b, const struct engine_report *r, bool finite,
+                  double lr, struct err *e);
 
 /* ---- trainer_tier.c ---- */
 /* Around a step's work, where something waits on disk: nothing that was read there is other than what was written, on

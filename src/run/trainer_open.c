@@ -111,6 +111,7 @@ int trainer_load(struct trainer *t, struct ckpt *c, const char *root, int rc, st
     if (!rc && t->leads) rc = changes_check(c, &t->cfg, &t->data, e);
     if (rc && root && rc != ERR_REQUEST) resume_advise(root, ckpt_path(c), e);
     rc = save_resume(t->site.engine, c, root, rc, &said, e);
+    if (!rc) rc = skips_take(&t->skips, ckpt_extra(c), ckpt_path(c), e);
     if (!rc) {
         t->step = ckpt_step(c);
         t->tokens = ckpt_tokens(c);
@@ -121,19 +122,47 @@ int trainer_load(struct trainer *t, struct ckpt *c, const char *root, int rc, st
     return rc;
 }
 
+/* A run that goes back does so to its own newest checkpoint, whatever it was started from. */
+static int choose_checkpoint(struct trainer *t, struct resume *r, struct err *e)
+{
+    const char *asked = t->cfg.checkpoint.resume;
+    char name[40] = "never";
+    if (t->back && t->back_saved >= 0) snprintf(name, sizeof name, "step-%08lld", (long long)t->back_saved);
+    if (t->back) t->cfg.checkpoint.resume = name;
+    int rc = resume_choose(r, t->site.ranks.world, &t->cfg, t->conf, t->checkpoints, e);
+    t->cfg.checkpoint.resume = asked;
+    r->chosen &= !t->back;
+    return rc;
+}
+
+/* What a run before this one left out is not this one's. */
+static int set_skips_aside(const struct trainer *t, struct err *e)
+{
+    char *path = fs_join(t->cfg.run.dir, SKIPS_NAME), *to = NULL;
+    int rc = fs_exists(path) ? fs_set_aside(path, &to, e) : OK;
+    if (to) log_warn("%s is of a run that this one does not go on from: it was moved to %s", path, to);
+    xfree(to);
+    xfree(path);
+    return rc;
+}
+
 static int open_weights(struct trainer *t, struct err *e)
 {
     struct resume r;
     bool in_memory = false;
-    int rc = resume_choose(&r, t->site.ranks.world, &t->cfg, t->conf, t->checkpoints, e);
+    int rc = choose_checkpoint(t, &r, e);
     if (rc) return rc;
     if (t->cfg.checkpoint.memory_every && !r.chosen) rc = trainer_memory_load(t, r.ckpt, &in_memory, e);
+    bool fresh = !in_memory && !r.ckpt;
     if (!rc && !in_memory && r.ckpt) rc = trainer_load(t, r.ckpt, t->checkpoints, OK, e);
-    if (!rc && !in_memory && !r.ckpt) rc = trainer_together(t, fresh_weights(t, e), e);
-    if (!rc && !trainer_pushes(t) && !r.ckpt && !in_memory && t->cfg.from.dir)
-        exchange_publish(&t->site.engine->exchange);
+    if (!rc && fresh && t->back)
+        rc = err_set(e, ERR_IO, "the checkpoint in memory that the run was to go back to is gone");
+    if (!rc && fresh) rc = trainer_together(t, fresh_weights(t, e), e);
+    if (!rc && !trainer_pushes(t) && fresh && t->cfg.from.dir) exchange_publish(&t->site.engine->exchange);
     if (!rc && r.ckpt && r.own) t->saved = ckpt_step(r.ckpt);
     if (!rc) rc = trainer_together(t, t->leads ? resume_done(&r, t->checkpoints, e) : OK, e);
+    if (!rc && fresh) rc = trainer_together(t, t->leads ? set_skips_aside(t, e) : OK, e);
+    if (!rc) rc = trainer_open_skips(t, e);
     if (!rc && t->cfg.checkpoint.memory_every && r.chosen) rc = trainer_memory_begin(t, e);
     resume_free(&r);
     return rc;
@@ -304,6 +333,7 @@ int trainer_close(struct trainer *t, struct err *e)
     tokenizer_free(t->tokenizer);
     str_free(&t->config_text);
     memckpt_close(&t->memory);
+    skips_free(&t->skips);
     xfree(t->checkpoints);
     xfree(t->tokenizer_dir);
     arena_free(t->arena);

@@ -44,6 +44,7 @@ struct save_info trainer_save_info(const struct trainer *t)
         .bos = t->tokenizer ? tokenizer_bos(t->tokenizer) : -1,
         .eos = t->tokenizer ? tokenizer_eos(t->tokenizer) : -1,
         .data = t->data,
+        .skips = &t->skips,
     };
 }
 

@@ -1,0 +1,158 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A storm of faults: a run on 8 ranks and 4 pretended hosts is killed, stopped and robbed at random moments until it has had so many
+# faults; then it is asked to stop, and what it saved is compared to the bit with a run of as many steps that nobody disturbed.
+#
+#   scripts/storm.sh [FAULTS [SEED]]      in the source tree, after a build
+#   TUTTI=build/tutti      the program
+#   LAUNCHER="mpirun -np 8"  processes of a launcher; else 8 threads of one process
+#   RUN=DIR  MEMORY=DIR    where the run and its memory lie (default: a folder of /tmp, /dev/shm)
+#
+#   kill    SIGKILL to one process of the job
+#   wipe    the same, and what one host has in memory is gone before the next start
+#   stop    SIGSTOP to one process, and SIGCONT after a while: alone it goes on, among others it may be named as late
+#   full    no room in memory for a while (a file fills a small tmpfs; only where one can be mounted), and then SIGKILL
+# Prints a line for each fault (what, at which step, from which step the run went on, seconds until it made a step that was not there
+# before), then a summary. Status 0: the same bits, and no fault cost more than one step.
+set -u
+faults=${1:-200} seed=${2:-1}
+root=$(cd "$(dirname "$0")/.." && pwd)
+tutti=${TUTTI:-$root/build/tutti}
+dir=${RUN:-$(mktemp -d)}
+memory=${MEMORY:-$(mktemp -d /dev/shm/tutti-storm-XXXXXX)}
+launcher=${LAUNCHER:-}
+RANDOM=$seed
+mkdir -p "$dir" "$memory"
+full=
+mounted=
+if [ -z "${MEMORY:-}" ] && mount -t tmpfs -o size=16m tutti-storm "$memory" 2>/dev/null; then
+    mounted=1 full=full
+fi
+job=
+cleanup() {
+    [ -z "$job" ] || kill -TERM "$job" 2>/dev/null
+    [ -z "$job" ] || wait "$job" 2>/dev/null
+    [ -z "$mounted" ] || umount "$memory"
+    [ -n "${MEMORY:-}" ] || rm -rf "$memory"
+    [ -n "${RUN:-}" ] || rm -rf "$dir"
+}
+trap cleanup EXIT
+
+for i in $(seq 300); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+cat >"$dir/storm.yaml" <<YAML
+model: {family: llama, layers: 2, hidden: 32, heads: 4, kv_heads: 2, ffn: 44, seq_len: 24}
+data: {train: [$dir/text.txt], cache_dir: $dir/cache}
+batch: {global: 16, micro: 1}
+optimizer: {schedule: {name: constant, warmup_steps: 5}}
+parallel: {dp_replicate: 2, dp_shard: 4, zero: 2}
+comm: {ranks_per_host: 2, timeout_s: ${TIMEOUT:-10}}
+checkpoint: {every: 50, keep: 2, memory_every: 1, memory_dir: $memory, retry_s: 1}
+run: {threads: 1, steps: 100000000, tensorboard: false, log_every: 1000000, seed: $seed}
+YAML
+train=("$tutti" train "$dir/storm.yaml")
+# shellcheck disable=SC2206
+[ -z "$launcher" ] && train+=(-n 8) || train=($launcher "${train[@]}")
+
+ms() { date +%s%3N; }
+last_step() { # the last whole line of metrics.jsonl
+    local step
+    step=$(tail -c 4096 "$dir/run/metrics.jsonl" 2>/dev/null | grep -o '^{"step":[0-9]*,.*}$' | tail -1 | grep -o '[0-9]*' | head -1)
+    echo "${step:-0}"
+}
+below() { # PID: the processes of the program below it
+    local child
+    for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+        [ "$(readlink "/proc/$child/exe")" = "$(readlink -f "$tutti")" ] && echo "$child"
+        below "$child"
+    done
+}
+victim() {
+    local all
+    mapfile -t all < <(below "$job")
+    [ ${#all[@]} -gt 0 ] && echo "${all[$((RANDOM % ${#all[@]}))]}"
+}
+wait_beyond() { # STEP: until a step after it is made, or the job is over
+    while [ "$(last_step)" -le "$1" ] && kill -0 "$job" 2>/dev/null; do sleep 0.02; done
+}
+
+from_all=$(ms)
+"$tutti" launch --pause 0.05 --pause-most 1 --restarts 10 -- "${train[@]}" run.dir="$dir/run" >"$dir/log" 2>&1 </dev/null &
+job=$!
+wait_beyond 0
+
+kinds=(kill kill kill wipe stop $full)
+done=0 worst_lost=0 sum_ms=0 worst_ms=0 lost_steps=0 killed=0
+while [ $done -lt "$faults" ] && kill -0 "$job" 2>/dev/null; do
+    at=$(last_step)
+    wait_beyond $((at + RANDOM % 4))
+    sleep 0.0$((RANDOM % 10))
+    kind=${kinds[$((RANDOM % ${#kinds[@]}))]}
+    pid=$(victim)
+    [ -n "$pid" ] || continue
+    deaths=$(grep -c "launch: the job" "$dir/log")
+    from=$(ms) at=$(last_step)
+    host=
+    case $kind in
+    stop)
+        kill -STOP "$pid" 2>/dev/null || continue
+        sleep 0.$((RANDOM % 9 + 1))
+        kill -CONT "$pid" 2>/dev/null
+        ;;
+    full)
+        dd if=/dev/zero of="$memory/filler" bs=1M 2>/dev/null
+        sleep 0.3
+        at=$(last_step)
+        rm -f "$memory/filler"
+        wait_beyond "$at" # one checkpoint in memory after it
+        at=$(last_step)
+        wait_beyond "$at"
+        from=$(ms)
+        kill -KILL "$pid" 2>/dev/null || continue
+        ;;
+    *) kill -KILL "$pid" 2>/dev/null || continue ;;
+    esac
+    if [ $kind = wipe ]; then
+        host=$((RANDOM % 4))
+        rm -rf "$memory"/tutti-*/host-$host
+    fi
+    if [ $kind != stop ]; then
+        while [ "$(grep -c "launch: the job" "$dir/log")" = "$deaths" ] && kill -0 "$job" 2>/dev/null; do sleep 0.02; done
+    fi
+    died=$(grep "launch: the job" "$dir/log" | tail -1 | grep -o 'at step [0-9]*' | grep -o '[0-9]*')
+    [ $kind != stop ] || died=$(last_step)
+    wait_beyond "$died"
+    took=$(($(ms) - from))
+    done=$((done + 1))
+    went_on=$died
+    if [ $kind != stop ]; then
+        went_on=$(grep -o 'resumed from .*: [0-9]* steps done' "$dir/log" | tail -1 | grep -o '[0-9]* steps' | grep -o '[0-9]*')
+        lost=$((died - ${went_on:-0}))
+        killed=$((killed + 1)) lost_steps=$((lost_steps + (lost > 0 ? lost : 0))) sum_ms=$((sum_ms + took))
+        [ $lost -le $worst_lost ] || worst_lost=$lost
+        [ $took -le $worst_ms ] || worst_ms=$took
+    fi
+    echo "fault $done: $kind${host:+ of host $host} at step $died: went on from ${went_on:-0}, a new step after $took ms"
+done
+in_all=$(($(ms) - from_all))
+kill -TERM "$job" 2>/dev/null
+wait "$job"
+status=$?
+job=
+bad=0
+[ $status = 75 ] || { echo "the run ended with status $status:" && tail -5 "$dir/log"; bad=1; }
+steps=$(last_step)
+"${train[@]}" run.dir="$dir/reference" run.steps="$steps" checkpoint.memory_every=0 checkpoint.every=0 >"$dir/reference.log" 2>&1 </dev/null ||
+    { echo "the undisturbed run failed:" && tail -5 "$dir/reference.log"; bad=1; }
+last=$(printf 'checkpoints/step-%08d' "$steps")
+[ -e "$dir/run/$last/manifest.json" ] || { echo "nothing was saved at step $steps"; bad=1; }
+for f in "$dir/reference/$last"/boxes-*.safetensors; do
+    cmp "$f" "$dir/run/$last/${f##*/}" || bad=1
+done
+[ $worst_lost -le 1 ] || bad=1
+[ $done -ge "$faults" ] || { echo "the run was over after $done faults"; bad=1; }
+[ -z "$(ls "$memory")" ] || { echo "memory is not given back: $(ls "$memory")"; bad=1; }
+echo "storm: $done faults ($killed that ended the job) in $((in_all / 1000)) s of ${launcher:-threads}; $steps steps;" \
+    "a new step after $((killed ? sum_ms / killed : 0)) ms on average, $worst_ms at most;" \
+    "steps lost: $lost_steps in all, $worst_lost at most by one fault; final state" \
+    "$([ $bad = 0 ] && echo "equal to the undisturbed run's to the bit" || echo "NOT as it should be")"
+exit $bad
