@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
-#include "run/launch.h"
+#include "run/relaunch.h"
 
 struct args {
     int64_t restarts;
@@ -90,13 +90,13 @@ int cmd_launch(int argc, char **argv)
         log_warn(
             "launch: no run.dir is found in the command (tutti train CONFIG ...): steps are not seen, and --restarts "
             "counts all starts");
-    struct launch l = {.argv = job,
-                       .run_dir = dir,
-                       .restarts = a.restarts,
-                       .pause_s = a.pause_s,
-                       .most_s = a.most_s > a.pause_s ? a.most_s : a.pause_s,
-                       .quiet_s = dir ? a.quiet_s : 0};
-    int rc = launch_run(&l, &status, &e);
+    struct relaunch l = {.argv = job,
+                         .run_dir = dir,
+                         .restarts = a.restarts,
+                         .pause_s = a.pause_s,
+                         .most_s = a.most_s > a.pause_s ? a.most_s : a.pause_s,
+                         .quiet_s = dir ? a.quiet_s : 0};
+    int rc = relaunch_run(&l, &status, &e);
     xfree(dir);
     xfree(job);
     return rc ? cli_fail(&e) : status;

@@ -2,7 +2,7 @@
 /* One child at a time, and a loop that waits for signals, SIGCHLD among them: no handler runs, nothing is polled but
  * the run's last step, once a second. What the job does is known from its exit status and from the files that it writes
  * for everybody (metrics.jsonl, ends.jsonl), so any launcher may stand between. */
-#include "run/launch.h"
+#include "run/relaunch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static struct json *last_line(const char *run_dir, const char *name)
     return v;
 }
 
-int64_t launch_step(const char *run_dir)
+int64_t relaunch_step(const char *run_dir)
 {
     struct json *v = run_dir ? last_line(run_dir, "metrics.jsonl") : NULL;
     int64_t step = v ? json_int(json_get(v, "step"), 0) : 0;
@@ -57,7 +57,7 @@ int64_t launch_step(const char *run_dir)
     return step;
 }
 
-bool launch_finished(const char *run_dir)
+bool relaunch_finished(const char *run_dir)
 {
     struct json *v = run_dir ? last_line(run_dir, "ends.jsonl") : NULL;
     bool finished = v && json_bool(json_get(v, "finished"), false);
@@ -67,7 +67,7 @@ bool launch_finished(const char *run_dir)
 
 /* ---- the job ---- */
 struct job_run {
-    const struct launch *l;
+    const struct relaunch *l;
     sigset_t watched, before;
     pid_t child;
     int asked;     /* the signal that this process got, 0 none */
@@ -113,7 +113,7 @@ static int next_signal(const struct job_run *j, double wait_s)
 static int watch(struct job_run *j)
 {
     int status;
-    int64_t step = launch_step(j->l->run_dir);
+    int64_t step = relaunch_step(j->l->run_dir);
     double since = clock_now_s();
     for (;;) {
         pid_t over = waitpid(j->child, &status, WNOHANG);
@@ -123,7 +123,7 @@ static int watch(struct job_run *j)
             j->asked = n;
             kill(j->child, n);
         }
-        int64_t now = j->l->quiet_s > 0 ? launch_step(j->l->run_dir) : step;
+        int64_t now = j->l->quiet_s > 0 ? relaunch_step(j->l->run_dir) : step;
         if (now != step) since = clock_now_s();
         step = now;
         if (j->l->quiet_s <= 0 || clock_now_s() - since < j->l->quiet_s || j->silenced) continue;
@@ -169,11 +169,11 @@ static int final_status(const struct job_run *j, int status)
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     bool told = WIFEXITED(status) && (code == 0 || code == 2 || code == 126 || code == 127);
     if (j->asked && (code == 0 || !told)) {
-        bool finished = launch_finished(j->l->run_dir);
+        bool finished = relaunch_finished(j->l->run_dir);
         if (code == 0 && (finished || !j->l->run_dir)) return 0;
         log_info("launch: stopped by a signal after step %lld; the same command goes on from there",
-                 (long long)launch_step(j->l->run_dir));
-        return LAUNCH_AGAIN;
+                 (long long)relaunch_step(j->l->run_dir));
+        return RELAUNCH_AGAIN;
     }
     return told ? code : -1;
 }
@@ -199,17 +199,17 @@ static void watch_signals(struct job_run *j)
     sigprocmask(SIG_BLOCK, &j->watched, &j->before);
 }
 
-int launch_run(const struct launch *l, int *status, struct err *e)
+int relaunch_run(const struct relaunch *l, int *status, struct err *e)
 {
     struct job_run j = {.l = l};
-    int64_t tries = 0, best = launch_step(l->run_dir), all = 0;
+    int64_t tries = 0, best = relaunch_step(l->run_dir), all = 0;
     int rc = OK;
     watch_signals(&j);
     while (!(rc = start(&j, e))) {
         char how[64];
         double from = clock_now_s();
         int ended = watch(&j);
-        int64_t step = launch_step(l->run_dir);
+        int64_t step = relaunch_step(l->run_dir);
         if ((*status = final_status(&j, ended)) >= 0) break;
         tries = step > best ? 1 : tries + 1;
         best = step > best ? step : best;
@@ -230,7 +230,7 @@ int launch_run(const struct launch *l, int *status, struct err *e)
                  j.silenced ? "was quiet, and was killed" : how, clock_now_s() - from, (long long)step, wait_s,
                  (long long)++all, (long long)tries, (long long)l->restarts);
         if (!pause_for(&j, wait_s)) {
-            *status = LAUNCH_AGAIN;
+            *status = RELAUNCH_AGAIN;
             break;
         }
         wait_for_the_rest(&j);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.h: a job that is started again when it dies, with a pause that grows and a limit that progress resets.
+/* relaunch.h: a job that is started again when it dies, with a pause that grows and a limit that progress resets.
  *
  *   status 0     it is done, or was stopped and has saved
  *   status 2     the request is wrong: another start would say the same
@@ -9,17 +9,18 @@
  * Signals that reach the launcher go on to the job, which saves and stops; then it is not started again. The job is in
  * a process group of its own, and gets SIGTERM when its launcher dies. Floor 8.
  */
-#ifndef TUTTI_RUN_LAUNCH_H
-#define TUTTI_RUN_LAUNCH_H
+#ifndef TUTTI_RUN_RELAUNCH_H
+#define TUTTI_RUN_RELAUNCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
-#define LAUNCH_AGAIN 75 /* EX_TEMPFAIL of sysexits.h: stopped by a signal before its last step, or given up on */
+#define RELAUNCH_AGAIN                                                                                                 \
+    75 /* what mail programs mean by "try again": stopped by a signal before its last step, or given up on */
 
-struct launch {
+struct relaunch {
     char *const *argv;      /* the job, NULL-terminated */
     const char *run_dir;    /* where its steps are seen; NULL: nobody knows */
     int64_t restarts;       /* in a row without a step that was not there before */
@@ -28,10 +29,10 @@ struct launch {
 };
 /* Runs it to the end; *status is the exit status for the caller. fails: ERR_IO, it could not be started. Local; no
  * other thread. */
-int launch_run(const struct launch *l, int *status, struct err *e);
+int relaunch_run(const struct relaunch *l, int *status, struct err *e);
 
 /* The last step in run_dir/metrics.jsonl, 0 none; whether the last line of ends.jsonl says that the run is finished. */
-int64_t launch_step(const char *run_dir);
-bool launch_finished(const char *run_dir);
+int64_t relaunch_step(const char *run_dir);
+bool relaunch_finished(const char *run_dir);
 
 #endif
