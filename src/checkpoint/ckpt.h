@@ -195,4 +195,7 @@ int ckpt_load(struct ckpt *c, const struct ckpt_tensor *t, int64_t n, struct err
 typedef void ckpt_problem_fn(void *ctx, const char *text);
 int64_t ckpt_verify(struct ckpt *c, ckpt_problem_fn *bad, void *ctx);
 
+/* One of its files. */
+int ckpt_verify_file(struct ckpt *c, int file, struct err *e);
+
 #endif

@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -19,6 +20,7 @@
 #include "run/memckpt_impl.h"
 
 #define ID_DIGITS 16
+#define LOCK_S 10.0
 #define TMPFS 0x01021994L
 #define RAMFS 0x858458f6L
 
@@ -151,10 +153,15 @@ static void remove_earlier(const char *above, const char *mine, const char *pref
     for (int i = 0; i < n; i++) {
         if (!str_starts(names[i], prefix) || !strcmp(names[i], mine)) continue;
         char *path = fs_join(above, names[i]);
+        char *lock = fs_join(path, "lock");
+        struct fs_lock held = {.fd = -1};
         int rc = is_ours(path, &why);
+        if (!rc) rc = fs_lock_take(&held, lock, &why); /* containers may share memory and not their folders */
         if (!rc) log_warn("%s is of an earlier run in this run.dir: removed", path);
         if (!rc) rc = fs_remove_tree(path, &why);
         if (rc) log_warn("memory of an earlier run: %s", why.text);
+        fs_lock_release(&held);
+        xfree(lock);
         xfree(path);
     }
     fs_list_free(names, n);
@@ -179,6 +186,26 @@ static void host_name(const struct memckpt *m, char out[80])
         if (*c == '/') *c = '_';
 }
 
+int memckpt_own(const struct memckpt *m, struct err *e)
+{
+    int rc = own_dir(m->dir, e);
+    return rc ? rc : own_dir(m->root, e);
+}
+
+/* The run's directory is locked as long as it is in use, by one process of each host that has it. One of the job before
+ * this one may still be about to end. */
+static int take_lock(struct memckpt *m, struct err *e)
+{
+    char *path = fs_join(m->dir, "lock");
+    double from = clock_now_s();
+    int rc = OK;
+    if (m->rank == 0 || !m->pretended)
+        while ((rc = fs_lock_take(&m->lock, path, e)) && m->lock.busy && clock_now_s() - from < LOCK_S)
+            clock_sleep_s(0.05);
+    xfree(path);
+    return rc;
+}
+
 static int make_dirs(struct memckpt *m, const struct config *c, const uint64_t id[2], struct err *e)
 {
     char prefix[64], name[96], host[80];
@@ -193,8 +220,8 @@ static int make_dirs(struct memckpt *m, const struct config *c, const uint64_t i
         return err_set(e, ERR_REQUEST,
                        "checkpoint.memory_dir: %s is not a directory of this host; choose one in memory",
                        c->checkpoint.memory_dir);
-    int rc = own_dir(m->dir, e);
-    if (!rc) rc = own_dir(m->root, e);
+    int rc = memckpt_own(m, e);
+    if (!rc) rc = take_lock(m, e);
     if (!rc) rc = ckpt_recover(m->root, e);
     if (!rc && (m->rank == 0 || !m->pretended)) {
         check_kind(m->root);
@@ -206,7 +233,7 @@ static int make_dirs(struct memckpt *m, const struct config *c, const uint64_t i
 int memckpt_open(struct memckpt *m, const struct config *c, struct comm *world, bool anew, struct err *e)
 {
     uint64_t id[2] = {0, 0};
-    *m = (struct memckpt){.world = world, .n = 1, .saved = -1};
+    *m = (struct memckpt){.world = world, .n = 1, .saved = -1, .lock = {.fd = -1}};
     if (world) {
         m->rank = comm_rank(world);
         m->n = comm_size(world);
@@ -221,11 +248,12 @@ int memckpt_together(struct memckpt *m, int rc, struct err *e) { return m->world
 
 void memckpt_close(struct memckpt *m)
 {
+    if (m->root) fs_lock_release(&m->lock);
     xfree(m->dir);
     xfree(m->root);
     xfree(m->host_of);
     xfree(m->partner);
-    *m = (struct memckpt){.saved = -1};
+    *m = (struct memckpt){.saved = -1, .lock = {.fd = -1}};
 }
 
 /* The run's directory goes with the last of its hosts. */
@@ -235,5 +263,10 @@ void memckpt_drop(struct memckpt *m)
     m->saved = -1;
     if (!m->leads || !m->root) return;
     if (fs_remove_tree(m->root, &why)) log_warn("checkpoints in memory: %s", why.text);
+    if (m->lock.fd >= 0) {
+        char *lock = fs_join(m->dir, "lock");
+        unlink(lock);
+        xfree(lock);
+    }
     rmdir(m->dir);
 }

@@ -24,6 +24,7 @@
 #ifndef TUTTI_RUN_MEMCKPT_H
 #define TUTTI_RUN_MEMCKPT_H
 
+#include "base/fs.h"
 #include "config/config.h"
 #include "run/saved.h"
 
@@ -35,8 +36,9 @@ struct memckpt {
     int *host_of, *partner; /* [n] partner: the rank that keeps a copy of what this one writes; -1: there is one host */
     bool leads;             /* the lowest rank of its host: makes, publishes and removes directories */
     bool pretended;
-    int64_t saved;  /* step of the newest, -1 none */
-    int64_t failed; /* saves in a row that came to nothing */
+    struct fs_lock lock; /* of dir; fd -1: another rank's */
+    int64_t saved;       /* step of the newest, -1 none */
+    int64_t failed;      /* saves in a row that came to nothing */
 };
 
 /* Partners: the rank of the same place on the next host, hosts in a circle. Local. */

@@ -83,21 +83,42 @@ static bool is_it(const struct ckpt *c, const struct slot *s)
     return ckpt_step(c) == s->step && ckpt_publication(c) == s->publication && (int64_t)ckpt_hash(c) == s->hash;
 }
 
-/* sees[file * n + rank]: of all, from what each rank finds below its own root. */
+/* What this rank finds below its root. The ranks of a host read its files in turns and compare every byte, before
+ * anybody loads any of them: a copy that is damaged is not there. */
+static void look_closely(const struct memckpt *m, struct ckpt *c, uint8_t *here)
+{
+    int place = 0, ranks = 0;
+    for (int r = 0; r < m->n; r++) {
+        place += r < m->rank && m->host_of[r] == m->host;
+        ranks += m->host_of[r] == m->host;
+    }
+    for (int f = 0; f < ckpt_n_files(c); f++) {
+        struct err why;
+        here[f] = ckpt_file_here(c, f);
+        if (!here[f] || f % ranks != place || ckpt_verify_file(c, f, &why) == OK) continue;
+        log_warn("a checkpoint in memory: %s", why.text);
+        here[f] = 0;
+    }
+}
+
+/* sees[file * n + rank]: of all. What one rank of a host found damaged is so for all of them. */
 static int who_sees(struct memckpt *m, const struct slot *s, uint8_t *sees, struct err *e)
 {
     size_t files = to_size(s->n_files), n = to_size(m->n);
     uint8_t *mine = xcalloc(files + 1, 1), *all = xcalloc(files * n + 1, 1);
     char *dir = slot_dir(m, s->step);
     struct ckpt *c = NULL;
-    if (!ckpt_open_parted(&c, dir, NULL) && is_it(c, s))
-        for (size_t f = 0; f < files; f++) mine[f] = ckpt_file_here(c, (int)f);
+    if (!ckpt_open_parted(&c, dir, NULL) && is_it(c, s)) look_closely(m, c, mine);
     ckpt_close(c);
     xfree(dir);
     if (m->world) comm_wait(m->world, comm_all_gather(m->world, mine, all, s->n_files, DT_U8, "files in memory"));
     else memcpy(all, mine, files);
     for (size_t f = 0; f < files; f++)
-        for (size_t r = 0; r < n; r++) sees[f * n + r] = all[r * files + f];
+        for (size_t r = 0; r < n; r++) {
+            sees[f * n + r] = 1;
+            for (size_t k = 0; k < n; k++)
+                if (m->host_of[k] == m->host_of[r]) sees[f * n + r] &= all[k * files + f];
+        }
     xfree(mine);
     xfree(all);
     return m->world ? comm_status(m->world, e) : OK;
@@ -111,8 +132,9 @@ static int all_there(const struct memckpt *m, const struct slot *s, const uint8_
         for (int r = 0; r < m->n; r++) any |= sees[f * m->n + r] != 0;
         if (!any)
             return err_set(e, ERR_CORRUPT,
-                           "file %lld of %lld (boxes-%05lld.safetensors) is in the memory of none of %d host%s: it was "
-                           "lost there and at its partner",
+                           "file %lld of %lld (boxes-%05lld.safetensors) is whole in the memory of none of %d host%s: "
+                           "it was "
+                           "lost or damaged there and at its partner",
                            (long long)f + 1, (long long)s->n_files, (long long)f, m->n_hosts,
                            m->n_hosts > 1 ? "s" : "");
     }

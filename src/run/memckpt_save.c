@@ -183,7 +183,9 @@ static int write_all(struct memckpt *m, const struct engine *g, const struct ran
 {
     struct ckpt_tensor *t;
     int64_t n = save_describe(g, NULL, &t);
-    int rc = memckpt_together(m, m->leads ? ckpt_save_begin(m->root, info->step, e) : OK, e);
+    int rc = m->leads ? memckpt_own(m, e) : OK; /* a person may have removed them */
+    if (!rc && m->leads) rc = ckpt_save_begin(m->root, info->step, e);
+    rc = memckpt_together(m, rc, e);
     if (!rc) rc = memckpt_together(m, r->writes ? ckpt_save_rank(m->root, info->step, r->writer, t, n, e) : OK, e);
     save_forget(t, n);
     if (!rc) rc = memckpt_together(m, memckpt_send(m, info->step, r, e), e);

@@ -296,10 +296,10 @@ static void killed_while_saving(void **state)
         }
 }
 
-/* Changes byte `at` (from the end where negative) of a file of every host that has it. */
-static void flip(const struct request *q, const char *file, long at)
+/* Changes byte `at` (from the end where negative) of a file of the first so many hosts that have it. */
+static void flip(const struct request *q, const char *file, long at, int hosts)
 {
-    for (int h = 0; h < RANKS; h++) {
+    for (int h = 0; h < hosts; h++) {
         char path[400], *host = host_dir(q, h);
         DIR *d = opendir(host);
         assert_non_null(d);
@@ -334,13 +334,28 @@ static void damage_is_not_loaded(void **state)
                 {"run.id", 0}};
     for (size_t i = 0; i<sizeof rows / sizeof *rows; i += CASE_STRIDE> 1 ? 3 : 1) {
         struct request q = dead(f, "dead");
-        flip(&q, rows[i].file, rows[i].at);
+        flip(&q, rows[i].file, rows[i].at, RANKS);
         struct trainer_result r = go_on(&q);
         assert_int_equal(r.first_step, 0);
         same_end(f, "dead");
         nothing_left(&q);
         forget(f, "dead");
     }
+}
+
+/* One copy of each file is enough. */
+static void the_other_copy_is_used(void **state)
+{
+    struct folder *f = *state;
+    struct request q = dead(f, "dead");
+    flip(&q, "boxes-00000.safetensors", -3, 1);
+    flip(&q, "manifest.json", 40, 1);
+    flip(&q, "boxes-00001.safetensors", 30, 2);
+    struct trainer_result r = go_on(&q);
+    assert_in_range(r.first_step, 5, 6);
+    same_end(f, "dead");
+    nothing_left(&q);
+    forget(f, "dead");
 }
 
 /* The newest on disk is chosen where memory has none as new. */
@@ -459,11 +474,17 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(partners_are_on_other_hosts), cmocka_unit_test(any_host_may_be_lost),
-        cmocka_unit_test(two_hosts_lost_is_said),      cmocka_unit_test(killed_while_saving),
-        cmocka_unit_test(damage_is_not_loaded),        cmocka_unit_test(disk_is_next),
-        cmocka_unit_test(another_layout_reads_it),     cmocka_unit_test(what_is_not_ours_is_refused),
-        cmocka_unit_test(a_choice_forgets_memory),     cmocka_unit_test(no_room_is_borne),
+        cmocka_unit_test(partners_are_on_other_hosts),
+        cmocka_unit_test(any_host_may_be_lost),
+        cmocka_unit_test(two_hosts_lost_is_said),
+        cmocka_unit_test(killed_while_saving),
+        cmocka_unit_test(damage_is_not_loaded),
+        cmocka_unit_test(the_other_copy_is_used),
+        cmocka_unit_test(disk_is_next),
+        cmocka_unit_test(another_layout_reads_it),
+        cmocka_unit_test(what_is_not_ours_is_refused),
+        cmocka_unit_test(a_choice_forgets_memory),
+        cmocka_unit_test(no_room_is_borne),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
