@@ -472,7 +472,7 @@ static int verify_box(struct ckpt *c, int64_t i, int k, struct err *e)
     struct stored f;
     int rc = stored_box(c, i, k, &f, e);
     if (rc == OK && !b->n_chunks) f.sums = NULL; /* its one sum is compared below */
-    return rc == OK ? stored_verify(&f, b->hash, e) : rc;
+    return rc == OK ? stored_verify(&f, b->n_chunks && c->m.version > 1 ? NULL : &b->hash, e) : rc;
 }
 
 int ckpt_verify_file(struct ckpt *c, int file, struct err *e)
@@ -495,18 +495,8 @@ int64_t ckpt_verify(struct ckpt *c, ckpt_problem_fn *bad, void *ctx)
         }
     for (int i = 0; i < c->m.n_tensors; i++)
         for (int k = 0; k < c->m.tensors[i].n_boxes; k++) {
-<<<<<<< HEAD
-            const struct manifest_box *b = &c->m.tensors[i].boxes[k];
-            struct stored f;
-            if (!c->files[b->file]) continue; /* the file itself was told already */
-            int rc = stored_box(c, i, k, &f, &e);
-            if (rc == OK && !b->n_chunks) f.sums = NULL; /* its one sum is compared below */
-            if (rc == OK) rc = stored_verify(&f, b->n_chunks && c->m.version > 1 ? NULL : &b->hash, &e);
-            if (rc < 0) {
-=======
             if (!c->files[c->m.tensors[i].boxes[k].file]) continue; /* the file itself was told already */
             if (verify_box(c, i, k, &e) < 0) {
->>>>>>> cb467f0 (checkpoint: in memory: a damaged copy is not there, and the other one is used; its directory is locked while in use; an example)
                 n_bad++;
                 bad(ctx, e.text);
             }
