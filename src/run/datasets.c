@@ -41,9 +41,6 @@ static struct image_rule images_of(const struct config *c, bool valid)
 int datasets_open(struct dataset **d, const struct config *c, const struct conf_list *list, const struct tokenizer *t,
                   const atomic_int *give_up, struct err *e)
 {
-    if (model_sees(&c->model))
-        return err_set(e, ERR_REQUEST, "model.family: sees pictures, and no source of them is read here yet; tutti plan, "
-                                       "verify, explain and checkpoint take this model");
     struct arena *a = arena_new();
     const struct config_source *items = list->items;
     struct dataset_source *s = arena_alloc(a, ((size_t)list->n + 1) * sizeof *s);

@@ -149,9 +149,9 @@ static int take_member(struct shard *r, const struct tar_member *m, bool *has_te
     if (kind == MEDIA) {
         r->no_shard = true;
         return err_set(e, ERR_REQUEST,
-                       "%s: member %.200s at byte %lld is %s, and this is read as text. A model of pictures (model.family: "
-                       "vit) takes images and their classes; none takes sound or video yet. To train on the texts beside "
-                       "them alone, name their extension as the column: txt",
+                       "%s: member %.200s at byte %lld is %s, and this is read as text. A model of pictures "
+                       "(model.family: vit) takes images and their classes; none takes sound or video yet. To train on "
+                       "the texts beside them alone, name their extension as the column: txt",
                        r->file->listed->path, m->name, (long long)m->offset, extensions[row].is);
     }
     bool other_column = (r->file->chosen && !r->only) || r->file->whole;

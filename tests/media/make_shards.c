@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* make_shards.c: tar shards of pictures for scripts.
  *
- *     make_shards OUT_PREFIX SHARDS SAMPLES SIDE CLASSES [jpg|png]     OUT_PREFIX-0.tar, ...
+ *     make_shards out shards samples side classes [jpg|png]     out-0.tar, out-1.tar, ...
  *
  * A sample's class is the tint of its picture, which is larger or smaller, wide or high. */
 #include "media/encode.h"
