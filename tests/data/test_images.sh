@@ -37,7 +37,7 @@ expect() { # WORDS COMMAND...
     grep -qF -- "$words" out || fail "$*: no '$words': $(head -5 out)"
 }
 expect "label " "$tutti" data inspect vit.yaml --step 2 --sample 3
-expect '"format": "JPEG"' "$tutti" data inspect vit.yaml --json
+expect '"format":"JPEG"' "$tutti" data inspect vit.yaml --json
 expect "page.html" "$tutti" data inspect vit.yaml --html page.html
 [ "$(grep -o 'data:image/png;base64,[A-Za-z0-9+/=]*"' page.html | wc -l)" = 8 ] || fail "the page does not show eight pictures"
 grep -o 'base64,[A-Za-z0-9+/=]*"' page.html | head -1 | sed 's/base64,//; s/"//' | base64 -d | head -c 8 | cmp -s - <(printf '\211PNG\r\n\032\n') || fail "what is on the page is no PNG"
@@ -58,7 +58,7 @@ expect "sound or video" "$tutti" train vit.yaml data.train=sound.tar run.dir=x
 expect "choose at least that" "$tutti" train vit.yaml data.image.resize=8 run.dir=x
 expect "is of texts" "$tutti" train vit.yaml data.pack=padded run.dir=x
 cp v-0.tar bad.tar
-printf 'xxxx' | dd of=bad.tar bs=1 seek=700 conv=notrunc 2>/dev/null
-expect "bad.tar: sample 000000 at byte 0: PNG: damaged" "$tutti" train vit.yaml data.train=bad.tar run.dir=x
-expect "bad records were skipped" "$tutti" train vit.yaml data.train=bad.tar data.skip_bad=true run.steps=1 run.dir=x
+printf 'xxxx' | dd of=bad.tar bs=1 seek=560 conv=notrunc 2>/dev/null
+expect "bad.tar: sample 000000 at byte 0: PNG: damaged" "$tutti" train vit.yaml data.train=bad.tar run.dir=y
+expect "bad records were skipped" "$tutti" train vit.yaml data.train=bad.tar data.skip_bad=true run.steps=2 run.dir=z
 passed
