@@ -730,7 +730,10 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                           "workers of a parameter server do not add up what they counted; choose 0, or "
                           "parallel.servers: 0");
     if ((c->run.on_nan != NAN_STOP || c->run.on_spike != SPIKE_IGNORE || c->run.skip.n) && c->parallel.servers)
-        return conf_error(f, e, c->run.skip.n ? "run.skip" : c->run.on_nan != NAN_STOP ? "run.on_nan" : "run.on_spike",
+        return conf_error(f, e,
+                          c->run.skip.n               ? "run.skip"
+                          : c->run.on_nan != NAN_STOP ? "run.on_nan"
+                                                      : "run.on_spike",
                           "workers and servers of a parameter server do not go back together; leave it out, or choose "
                           "parallel.servers: 0");
     if (c->checkpoint.memory_every && c->parallel.servers)

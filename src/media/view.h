@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view.h: what of a picture a model sees: which box, in which size, mirrored or not, and the values that follow. For
- * training it is chosen by chance, of numbers that are a function of (seed, sample) alone (base/rng.h): who prepares a
- * sample, when and how often, changes nothing. For evaluation it is the middle. Floor 1: base. Order: Local.
+/* view.h: the view of a picture that a model gets: which box, in which size, mirrored or not, and the values that
+ * follow. For training it is chosen by chance, of numbers that are a function of (seed, sample) alone (base/rng.h): who
+ * prepares a sample, when and how often, changes nothing. For evaluation it is the middle. Floor 1: base. Order: Local.
  */
 #ifndef TUTTI_MEDIA_VIEW_H
 #define TUTTI_MEDIA_VIEW_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pace.h: how long each rank takes for what, and who holds up the others. In a step that all take together everybody
- * takes as long as the slowest: its own step time says nothing about a rank. What does is how long it computes, and how
- * long it waits for others.
+/* pace.h: how long each rank takes for what, and which is the straggler that holds up the others. In a step that all
+ * take together everybody takes as long as the slowest: its own step time says nothing about a rank. What does is how
+ * long it computes, and how long it waits for others.
  *
  *   slow compute   over a window of steps a rank computes longer than the ranks with the same work, by the medians, in
  *                  nearly every step, and by a share of the step that matters; and it waits less than they do

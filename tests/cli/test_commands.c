@@ -289,7 +289,7 @@ static void test_bad_usage(void **state)
     expect(w, 2, "-n|whole number|two", cmd_plan, "plan @/tiny.yaml -n two");
     expect(w, 2, "one argument too many: more", cmd_train, "train @/tiny.yaml more");
     expect(w, 2, "one argument too many: more", cmd_plan, "plan @/tiny.yaml more");
-    expect(w, 2, "layout, tape, schedule, memory or comm", cmd_explain, "explain @/tiny.yaml");
+    expect(w, 2, "layout, tape, schedule, memory, comm or binding", cmd_explain, "explain @/tiny.yaml");
     expect(w, 2, "not taip", cmd_explain, "explain @/tiny.yaml taip");
     expect(w, 2, "--json|leave out --full", cmd_explain, "explain @/tiny.yaml tape --json --full");
     expect(w, 2, "there is no option --fill", cmd_explain, "explain @/tiny.yaml tape --fill");
