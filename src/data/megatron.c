@@ -232,7 +232,9 @@ static int import_sequence(struct import *x, struct err *e)
                        m->idx.path, place(&x->offsets), (long long)x->sequence, (long long)offset, (long long)x->at);
     if (mode)
         return err_set(e, ERR_REQUEST,
-                       "%s: byte %lld: sequence %lld is of mode %lld, no text; no model here reads images yet",
+                       "%s: byte %lld: sequence %lld is of mode %lld, no text; a token file holds text alone (pictures "
+                       "are "
+                       "read from tar shards: docs/media.md)",
                        m->idx.path, place(&x->modes), (long long)x->sequence, (long long)mode);
     x->sequence++;
     x->at += size * m->width;
