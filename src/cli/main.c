@@ -14,18 +14,18 @@ static const struct cli_command commands[] = {
     {"train", cmd_train, "CONFIG [-n RANKS] [key=value ...]", "train a model"},
     {"launch", cmd_launch, "[--restarts K] -- COMMAND", "start a training job again when it dies"},
     {"generate", cmd_generate, "CHECKPOINT --prompt TEXT [...]", "continue a text"},
-    {"data", cmd_data, "tokenize|train-tokenizer|inspect ...", "prepare and look at data"},
+    {"data", cmd_data, "tokenize|clean|dedup|inspect|ledger|... ...", "prepare and look at data"},
     {"plan", cmd_plan, "CONFIG [--json] [key=value ...]", "memory and work of a config, without running it"},
     {"verify", cmd_verify, "CONFIG [-n RANKS] [--json] [key=value ...]", "prove that every layout equals one rank"},
     {"explain", cmd_explain, "CONFIG layout|tape|schedule|memory|comm|binding [...]", "print the plans of a config"},
-    {"checkpoint", cmd_checkpoint, "list|inspect|verify|diff|import|export ...",
+    {"checkpoint", cmd_checkpoint, "list|inspect|verify|diff|import|export|... ...",
      "look at, compare, convert checkpoints"},
     {"schedule", cmd_schedule, "KIND --stages P --microbatches M [...]", "a pipeline schedule: text, picture, figures"},
     {"report", cmd_report, "RUN [--html FILE]", "one page of a run: curves, samples, memory, pictures"},
     {"watch", cmd_watch, "RUN [--every SECONDS] [--once] [--json]", "how a run is, live"},
     {"replay", cmd_replay, "RUN [--step N] [--one-rank] [--json] [key=value ...]", "a step of a run once more, alone"},
     {"trace", cmd_trace, "FILE [--json]", "where the time went in a run that was traced"},
-    {"bench", cmd_bench, "train|gemm|comm|experts [--json] ...", "measure this machine"},
+    {"bench", cmd_bench, "train|gemm|comm|data|checkpoint|... [--json] ...", "measure this machine"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
