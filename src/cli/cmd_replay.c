@@ -115,7 +115,10 @@ static void print(const struct rerun_result *r)
            r->ranks == 1 ? "" : "s");
     printf("loss       %.9g\ngrad norm  %.9g\nlr         %.9g\ntokens     %lld\n", r->loss, r->grad_norm, r->lr,
            (long long)r->tokens);
-    if (r->skip) printf("left out   %s not finite\n", r->skip);
+    bool passed = r->skip && !strcmp(r->skip, "batch");
+    if (passed) printf("left out   its batch (skips.jsonl, run.skip): nothing was computed\n");
+    else if (r->skip) printf("left out   %s not finite\n", r->skip);
+    if (passed) return;
     if (!r->is_recorded) printf("metrics.jsonl has no line of it\n");
     else if (r->same) printf("metrics.jsonl has the same, to the last digit\n");
     else

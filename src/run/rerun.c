@@ -219,6 +219,7 @@ struct rank { /* what the trainer has of it */
     struct arena *arena;
     struct tokenizer *tokenizer;
     struct dataset *train;
+    struct skips skips; /* steps whose batch the run left out */
 };
 
 static int together(const struct rank *k, int rc, struct err *e)
@@ -255,6 +256,14 @@ static int load(const struct rerunning *x, struct rank *k, struct err *e)
     return rc;
 }
 
+/* As the trainer has them: by hand, and as the run decided. */
+static int read_skips(const struct rerunning *x, struct rank *k, struct err *e)
+{
+    const int64_t *by_hand = k->cfg.run.skip.items;
+    for (int i = 0; i < k->cfg.run.skip.n; i++) skips_add(&k->skips, by_hand[i]);
+    return skips_read(&k->skips, x->q->dir, k->site.ranks.world, e);
+}
+
 static int set_up(struct rerunning *x, struct rank *k, struct comm *world, struct err *e)
 {
     k->arena = arena_new();
@@ -265,6 +274,7 @@ static int set_up(struct rerunning *x, struct rank *k, struct comm *world, struc
     rc = together(k, datasets_open(&k->train, &k->cfg, &k->cfg.data.train, k->tokenizer, NULL, e), e);
     if (!rc) rc = choose_recompute(&k->cfg, choose_together, world, &(struct chosen){0}, e);
     if (!rc) rc = together(k, site_build(&k->site, &(struct site_config){.config = &k->cfg}, e), e);
+    if (!rc) rc = read_skips(x, k, e);
     return rc ? rc : load(x, k, e);
 }
 
@@ -343,8 +353,12 @@ static int steps(struct rerunning *x, struct rank *k, struct err *e)
     int rc = OK;
     bool tells = k->site.ranks.rank == 0;
     config_part(&k->cfg, k->site.ranks.part, &first, &n);
-    batch_init(&b, n, k->cfg.model.seq_len);
+    batch_init_pictures(&b, n, k->cfg.model.seq_len, model_pixels(&k->cfg.model));
     for (int64_t s = x->begin; !rc && s < x->q->step; s++) {
+        if (skips_has(&k->skips, s + 1)) { /* its samples pass by */
+            r = (struct engine_report){.loss = NAN, .grad_norm = NAN, .skip = SKIP_BATCH, .loss_scale = 1};
+            continue;
+        }
         rc = together(k, dataset_batch(k->train, s, k->cfg.batch.global, first, &b, e), e);
         if (rc) break;
         struct engine_batch view = trainer_view(&b, first);
@@ -368,7 +382,7 @@ static int steps(struct rerunning *x, struct rank *k, struct err *e)
         x->r->skip = r.skip ? engine_skips[r.skip] : NULL;
         x->r->lr = lr_at(&lr, x->q->step - 1);
     }
-    return rc ? rc : tell_gradients(x, k, e);
+    return rc || r.skip == SKIP_BATCH ? rc : tell_gradients(x, k, e); /* there are none of a step that passed by */
 }
 
 static int rank_main(struct comm *world, void *arg, struct err *e)
@@ -381,6 +395,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
                      (long long)k.cfg.run.steps);
     if (!rc) rc = steps(x, &k, e);
     site_close(&k.site);
+    skips_free(&k.skips);
     dataset_close(k.train);
     tokenizer_free(k.tokenizer);
     arena_free(k.arena);

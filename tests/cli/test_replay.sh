@@ -52,6 +52,13 @@ cp -r "$dir/run" "$dir/async"
 sed -i 's/^\( *\)servers: 0/\1servers: 1/; s/^\( *\)server_mode: .*/\1server_mode: async/' "$dir/async/config.yaml"
 refused "asynchronous server" "$dir/async" --step 2
 
+# A batch that the run left out is left out again, and what follows has its digits.
+"$tutti" train "$dir/c.yaml" -n 2 run.dir="$dir/skips" "run.skip=[4]" run.steps=6 >"$dir/log" 2>&1 || fail "training: $(tail -3 "$dir/log")"
+"$tutti" replay "$dir/skips" --step 6 >"$dir/out" 2>&1 || fail "behind a batch that was left out: $(tail -3 "$dir/out")"
+grep -q "has the same, to the last digit" "$dir/out" || fail "behind a batch that was left out: $(head -9 "$dir/out")"
+"$tutti" replay "$dir/skips" --step 4 >"$dir/out" 2>&1 || fail "a batch that was left out: $(tail -3 "$dir/out")"
+grep -q "left out   its batch" "$dir/out" || fail "a batch that was left out: $(head -9 "$dir/out")"
+
 # A record that says something else, and one whose lines are damaged.
 cp -r "$dir/run" "$dir/other"
 sed -i 's/^\({"step": *5, *"loss": *\)[0-9.]*/\19.5/' "$dir/other/metrics.jsonl"

@@ -48,6 +48,9 @@ tail -c +$((byte + 1)) "$shard" | head -c 3 | cmp -s - <(printf '\377\330\377') 
 expect "pictures/s" "$tutti" bench data vit.yaml --seconds 0.02 --need 100
 expect "colour" "$tutti" data inspect "$root/tests/fuzz/corpus/image/exif.jpg"
 
+# A step of it once more, from the checkpoint before.
+expect "has the same, to the last digit" "$tutti" replay run --step 14
+
 # Refused: packed shards, texts, sound, more classes than the model has, a damaged picture by shard and key.
 gzip -k v-0.tar
 expect "is packed by gzip" "$tutti" train vit.yaml data.train=v-0.tar.gz run.dir=x
