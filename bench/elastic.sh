@@ -5,8 +5,8 @@
 #
 #   bench/elastic.sh TUTTI MPIRUN RUNS [KILLS [RANKS [SPARES [RANKS_PER_HOST]]]]
 #
-# Prints a line per run: kills that hit a rank at work or a spare, epochs, the longest and the median time to go on (from what
-# starts.jsonl says), steps done again, whether the state is equal; then the sum.
+# Prints a line per run: kills (of ranks at work or spares), how it ended, whether the state is equal, from starts.jsonl the seconds
+# to go on after each, sorted, and the step that each epoch began at; then the sum.
 set -u
 tutti=$1 mpirun=$2 runs=$3 kills=${4:-4} ranks=${5:-8} spares=${6:-4} per_host=${7:-2}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tutti-elastic-XXXXXX")
