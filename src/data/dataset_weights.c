@@ -123,7 +123,9 @@ static int add_phase(struct phases *x, const struct dataset_options *o, int64_t 
         return err_set(e, ERR_REQUEST, "weights of %d sources change at more than %lld steps; name fewer points",
                        o->n_sources, (long long)x->n);
     if (!(sum > 0) || !isfinite(sum))
-        return err_set(e, ERR_REQUEST, "the weights of the data add up to %g at step %lld", sum, (long long)lo);
+        return err_set(e, ERR_REQUEST,
+                       "the weights of the data add up to %g at step %lld; give one of them a weight above 0 there",
+                       sum, (long long)lo);
     return check_light(o, &x->weights[x->weights_n - o->n_sources], sum, lo, e);
 }
 

@@ -186,7 +186,8 @@ static int read_counts(struct energon *g, const char *folder, struct err *e)
     int code = read_tree(g, folder, ".info.json", ".info.yaml", &path, &root, e);
     if (code) return code;
     const struct conf_node *counts = member(root, "shard_counts");
-    if (!counts || counts->kind != CONF_NODE_MAP) return err_set(e, ERR_CORRUPT, "%s: has no shard_counts", path);
+    if (!counts || counts->kind != CONF_NODE_MAP)
+        return err_set(e, ERR_CORRUPT, "%s: has no shard_counts; prepare the folder again (energon prepare)", path);
     for (const struct conf_node *m = counts->first; m; m = m->next) {
         struct energon_shard *s = shard_of(g, folder, m->key, strlen(m->key));
         const char *text = text_of(m);
@@ -198,8 +199,10 @@ static int read_counts(struct energon *g, const char *folder, struct err *e)
     }
     for (int64_t i = 0; i < g->n; i++)
         if (g->shards[i].samples < 0)
-            return err_set(e, ERR_CORRUPT, "%s: shard_counts: says nothing of %s, which split.yaml names", path,
-                           g->shards[i].path);
+            return err_set(e, ERR_CORRUPT,
+                           "%s: shard_counts: says nothing of %s, which split.yaml names; prepare the folder again "
+                           "(energon prepare)",
+                           path, g->shards[i].path);
     return OK;
 }
 

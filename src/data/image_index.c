@@ -500,8 +500,9 @@ static int wake(struct image_index *x, int number, struct err *e)
     if (s->file.path) code = fs_file_reopen(&s->file, e);
     else code = open_shard_file(&s->file, &x->list, listed, e);
     if (!code && s->file.bytes != listed->bytes) {
-        code = err_set(e, ERR_IO, "%s: has %lld bytes now, %lld when it was listed", listed->path,
-                       (long long)s->file.bytes, (long long)listed->bytes);
+        code =
+            err_set(e, ERR_IO, "%s: has %lld bytes now, %lld when it was listed; start again when nobody writes to it",
+                    listed->path, (long long)s->file.bytes, (long long)listed->bytes);
         fs_file_close(&s->file);
         s->file = (struct fs_file){.fd = -1};
     }

@@ -90,7 +90,7 @@ int generator_new(struct generator **out, struct weights *w, struct device *d, i
     *out = NULL;
     int rc = weights_model(w, &h, e);
     if (!rc && model_sees(&h.model))
-        rc = err_set(e, ERR_REQUEST, "%s: sees pictures and writes no text", weights_path(w));
+        rc = err_set(e, ERR_REQUEST, "%s: sees pictures and writes no text; give a model of texts", weights_path(w));
     if (rc) return rc;
     struct generator *g = xcalloc(1, sizeof *g);
     g->dev = d;

@@ -96,7 +96,8 @@ static int read_token(const char *path, char **out, struct err *e)
     if (strlen(*out) >= 16) return OK;
     xfree(*out);
     *out = NULL;
-    return err_set(e, ERR_REQUEST, "run.status_token: %s has less than 16 characters in its first line", path);
+    return err_set(e, ERR_REQUEST,
+                   "run.status_token: %s has less than 16 characters in its first line; write a longer one", path);
 }
 
 int status_open(struct status **out, const struct status_config *c, struct err *e)

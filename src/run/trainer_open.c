@@ -156,7 +156,9 @@ static int open_weights(struct trainer *t, struct err *e)
     bool fresh = !in_memory && !r.ckpt;
     if (!rc && !in_memory && r.ckpt) rc = trainer_load(t, r.ckpt, t->checkpoints, OK, e);
     if (!rc && fresh && t->back)
-        rc = err_set(e, ERR_IO, "the checkpoint in memory that the run was to go back to is gone");
+        rc = err_set(e, ERR_IO,
+                     "the checkpoint in memory that the run was to go back to is gone, and none is on disk; started "
+                     "again, the run begins afresh");
     if (!rc && fresh) rc = trainer_together(t, fresh_weights(t, e), e);
     if (!rc && !trainer_pushes(t) && fresh && t->cfg.from.dir) exchange_publish(&t->site.engine->exchange);
     if (!rc && r.ckpt && r.own) t->saved = ckpt_step(r.ckpt);
