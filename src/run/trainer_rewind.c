@@ -30,6 +30,9 @@ int trainer_open_skips(struct trainer *t, struct err *e)
 /* The step to go back to, -1: there is none. */
 static int64_t back_to(const struct trainer *t) { return t->saved > t->memory.saved ? t->saved : t->memory.saved; }
 
+/* Steps that were left out for their loss, not by hand. */
+static int64_t left_out(const struct trainer *t) { return t->skips.n - t->cfg.run.skip.n; }
+
 static int refuse(const struct trainer *t, const char *what, struct err *e)
 {
     if (back_to(t) < 0)
@@ -41,21 +44,22 @@ static int refuse(const struct trainer *t, const char *what, struct err *e)
     return err_set(e, ERR_NUMERIC,
                    "step %lld: %s, and %lld steps were left out before it, as many as run.rewinds allows. Lower "
                    "optimizer.lr (now %g), raise warmup_steps, or look at the data of these steps (skips.jsonl)",
-                   (long long)t->step + 1, what, (long long)t->skips.n, t->cfg.optimizer.lr);
+                   (long long)t->step + 1, what, (long long)left_out(t), t->cfg.optimizer.lr);
 }
 
-/* The decision is on disk before anybody acts on it. */
+/* The decision is on disk before anybody acts on it. A save that is under way may be the one to go back to. */
 static int go_back(struct trainer *t, const char *cause, const char *what, double loss, struct err *e)
 {
+    int rc = trainer_save_end(t, e);
+    if (rc) return rc;
     struct skips_note note = {.step = t->step + 1,
                               .back_to = back_to(t),
                               .cause = cause,
                               .loss = loss,
                               .mean = t->skips.seen ? t->skips.mean : NAN,
                               .deviation = t->skips.seen ? sqrt(t->skips.var) : NAN};
-    if (note.back_to < 0 || t->skips.n - t->cfg.run.skip.n >= t->cfg.run.rewinds) return refuse(t, what, e);
-    int rc = trainer_save_end(t, e);
-    if (!rc) rc = trainer_together(t, t->leads ? skips_write(t->cfg.run.dir, &note, e) : OK, e);
+    if (note.back_to < 0 || left_out(t) >= t->cfg.run.rewinds) return refuse(t, what, e);
+    rc = trainer_together(t, t->leads ? skips_write(t->cfg.run.dir, &note, e) : OK, e);
     if (rc) return rc;
     if (t->leads) {
         log_status_end();
