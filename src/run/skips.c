@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/skips.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "run/tail.h"
 
 #define FILE_LIMIT ((size_t)16 << 20)
 #define MOST_STEPS 100000
@@ -99,14 +101,18 @@ static void put_figure(struct json_out *o, const char *key, double v)
     else json_put_null(o, key);
 }
 
-static int sync_file(const char *dir, struct err *e)
+static int sync_file(const char *path, const char *dir, struct err *e)
 {
-    char *path = fs_join(dir, SKIPS_NAME);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int rc = fd < 0 || fsync(fd) ? err_set(e, ERR_IO, "%s: cannot be synced", path) : OK;
+    int rc = fd < 0 || fsync(fd) ? err_errno(e, ERR_IO, errno, "%s: cannot be synced", path) : OK;
     if (fd >= 0) close(fd);
-    xfree(path);
-    return rc;
+    return rc ? rc : fs_sync_dir(dir, e); /* the file may be new */
+}
+
+static bool stays(void *ctx, const char *line, size_t n)
+{
+    (void)ctx, (void)line, (void)n;
+    return true;
 }
 
 int skips_write(const char *dir, const struct skips_note *n, struct err *e)
@@ -121,9 +127,14 @@ int skips_write(const char *dir, const struct skips_note *n, struct err *e)
     put_figure(&o, "deviation", n->deviation);
     json_put_int(&o, "back_to", n->back_to);
     json_end_object(&o);
-    int rc = append_line(dir, SKIPS_NAME, &line, e);
+    char *path = fs_join(dir, SKIPS_NAME);
+    int64_t cut;
+    int rc = tail_cut(path, stays, NULL, &cut, e); /* half a line (parse) would make one with this */
+    if (!rc) rc = append_line(dir, SKIPS_NAME, &line, e);
+    if (!rc) rc = sync_file(path, dir, e);
+    xfree(path);
     str_free(&line);
-    return rc ? rc : sync_file(dir, e);
+    return rc;
 }
 
 /* A last line without an end was being written when the run was killed: nothing followed from it. */
