@@ -167,7 +167,7 @@ static int complete_hosts(struct memckpt *m, const struct slot *s, const char *d
     static const char *const small[] = {"config.yaml", MEMCKPT_RUN,
                                         MANIFEST}; /* the manifest last: it stands for all */
     struct ckpt *c = NULL;
-    bool has = !ckpt_open_parted(&c, dir, NULL) && is_it(c, s) && !ckpt_check_attachments(c, NULL);
+    bool is = !ckpt_open_parted(&c, dir, NULL) && is_it(c, s), has = is && !ckpt_check_attachments(c, NULL);
     ckpt_close(c);
     if (!m->world) return has ? OK : err_set(e, ERR_CORRUPT, "%s: what is attached is damaged", dir);
     int64_t worst[2] = {m->leads && has ? m->rank : m->n, !has}; /* the lowest that has it; whether one lacks it */
@@ -177,8 +177,9 @@ static int complete_hosts(struct memckpt *m, const struct slot *s, const char *d
     int rc = comm_status(m->world, e);
     if (rc || !lack) return rc;
     if (lowest == m->n) return err_set(e, ERR_CORRUPT, "%s: what is attached is damaged on every host", dir);
-    /* Of another publication, or damaged: what it has is not this one's. */
-    if (!has && m->leads) rc = fs_remove_tree(dir, e);
+    /* Of another publication, or its manifest is damaged: what it has is not this one's. Else only small files are
+     * replaced: its boxes are counted on. */
+    if (!is && m->leads) rc = fs_remove_tree(dir, e);
     if (!has && m->leads && !rc) rc = fs_mkdirs(dir, e);
     rc = memckpt_together(m, rc, e);
     for (int i = 0; !rc && i < 3; i++) rc = bring(m, to_int(lowest), dir, small[i], !has, e);
