@@ -134,12 +134,12 @@ static int watch(struct job_run *j)
 }
 
 /* What a launcher that was killed leaves behind notices it (run/signals.h) and may still save: the next start waits
- * until it has left the run's directory. */
-static void wait_for_the_rest(const struct job_run *j)
+ * until it has left the run's directory. False: a signal came meanwhile. */
+static bool wait_for_the_rest(struct job_run *j)
 {
     struct fs_lock lock;
     double from = clock_now_s();
-    if (!j->l->run_dir || !fs_is_dir(j->l->run_dir)) return;
+    if (!j->l->run_dir || !fs_is_dir(j->l->run_dir)) return true;
     char *path = fs_join(j->l->run_dir, "lock");
     while (fs_lock_take(&lock, path, NULL)) {
         if (!lock.busy) break;
@@ -148,10 +148,13 @@ static void wait_for_the_rest(const struct job_run *j)
             log_warn("launch: what is left of the job holds %s for more than %g s", path, LOCK_S);
             break;
         }
-        if (next_signal(j, 0.1) > 0) continue;
+        int n = next_signal(j, 0.1);
+        if (n && n != SIGCHLD) j->asked = n;
+        if (j->asked) break;
     }
     if (lock.fd >= 0 && !lock.busy) fs_lock_release(&lock);
     xfree(path);
+    return !j->asked;
 }
 
 static void say_how(int status, char out[64])
@@ -229,11 +232,10 @@ int relaunch_run(const struct relaunch *l, int *status, struct err *e)
                  "without a new step)",
                  j.silenced ? "was quiet, and was killed" : how, clock_now_s() - from, (long long)step, wait_s,
                  (long long)++all, (long long)tries, (long long)l->restarts);
-        if (!pause_for(&j, wait_s)) {
+        if (!pause_for(&j, wait_s) || !wait_for_the_rest(&j)) {
             *status = RELAUNCH_AGAIN;
             break;
         }
-        wait_for_the_rest(&j);
     }
     sigprocmask(SIG_SETMASK, &j.before, NULL);
     return rc;
