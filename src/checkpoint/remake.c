@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -40,6 +41,16 @@ struct beside {
     struct str extra;
 };
 
+/* Only its owner may read it: a config with secrets (ckpt_attachment.private), whose copy is no more for others. */
+static bool is_private(const struct ckpt *c, const char *name)
+{
+    struct stat st;
+    char *path = fs_join(ckpt_path(c), name);
+    bool is = !stat(path, &st) && !(st.st_mode & (S_IRWXG | S_IRWXO));
+    xfree(path);
+    return is;
+}
+
 static int beside_read(struct beside *b, const struct ckpt *c, struct err *e)
 {
     int code = OK, most = ckpt_n_attachments(c);
@@ -49,7 +60,9 @@ static int beside_read(struct beside *b, const struct ckpt *c, struct err *e)
         size_t bytes;
         const char *name = ckpt_attachment_name(c, i);
         code = ckpt_attachment(c, name, &text, &bytes, e);
-        if (!code) b->attachments[b->n++] = (struct ckpt_attachment){.name = name, .p = text, .bytes = bytes};
+        if (!code)
+            b->attachments[b->n++] =
+                (struct ckpt_attachment){.name = name, .p = text, .bytes = bytes, .private = is_private(c, name)};
     }
     struct json_out o = {.s = &b->extra};
     if (!code && ckpt_extra(c)) manifest_put_json(&o, NULL, ckpt_extra(c));
