@@ -205,7 +205,9 @@ static int choose_keys(struct rerunning *x, struct err *e)
         if (config_offload_dir(&c)) add_key(x, "memory.offload_to", x->folder);
         for (size_t i = 0; x->q->one_rank && i < sizeof alone / sizeof *alone; i++)
             add_key(x, alone[i][0], alone[i][1]);
-        for (int i = 0; i < x->q->n_override && x->n_keys < KEYS; i++) x->key[x->n_keys++] = xstrdup(x->q->override[i]);
+        if (x->q->n_override > KEYS - x->n_keys)
+            rc = err_set(e, ERR_REQUEST, "%d keys were given; at most %d can be", x->q->n_override, KEYS - x->n_keys);
+        for (int i = 0; !rc && i < x->q->n_override; i++) x->key[x->n_keys++] = xstrdup(x->q->override[i]);
     }
     arena_free(a);
     return rc;
