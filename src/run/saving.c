@@ -103,7 +103,7 @@ int saving_begin(struct saving **out, const struct engine *g, const struct ranks
 
 bool saving_is_busy(const struct saving *x) { return !atomic_load(&x->done); }
 
-int saving_next(struct saving *x, bool *over, struct err *e)
+static int go_on(struct saving *x, bool *over, struct err *e)
 {
     join(x);
     if (x->rc && e) *e = x->why;
@@ -114,6 +114,14 @@ int saving_next(struct saving *x, bool *over, struct err *e)
     x->publishes = true;
     start(x);
     return OK;
+}
+
+int saving_next(struct saving *x, bool *over, struct err *e)
+{
+    double from = clock_now_s();
+    int rc = go_on(x, over, e);
+    x->paused_s += clock_now_s() - from; /* the steps waited meanwhile */
+    return rc;
 }
 
 int saving_finish(struct saving *x, struct err *e)

@@ -31,7 +31,8 @@ int saving_next(struct saving *x, bool *over, struct err *e);
 /* Waits until it is over. Fails as saving_next. Collective. */
 int saving_finish(struct saving *x, struct err *e);
 int64_t saving_step(const struct saving *x);
-/* From saving_begin on: seconds so far, and for how many of them the steps waited for the copy. */
+/* From saving_begin on: seconds so far, and for how many of them the steps waited: for the copy, and in saving_next and
+ * saving_finish. */
 double saving_seconds(const struct saving *x, double *paused);
 /* Waits for this rank's thread; what is not over stays a leftover. NULL is fine. Local. */
 void saving_free(struct saving *x);
