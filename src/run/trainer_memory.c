@@ -52,6 +52,7 @@ int trainer_memory_load(struct trainer *t, const struct ckpt *disk, bool *loaded
         int bad = trainer_load(t, c, NULL, OK, &why);
         if (t->site.ranks.world) rc = comm_status(t->site.ranks.world, e);
         if (!bad) t->memory.saved = t->step;
+        if (bad) skips_free(&t->skips); /* it may have come that far */
         if (bad) str_printf(&refused, "%sstep %lld: %s", refused.n ? "; " : "", (long long)ckpt_step(c), why.text);
         *loaded = !bad;
     }
