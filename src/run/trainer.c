@@ -143,13 +143,13 @@ static int loop(struct trainer *t, struct err *e)
 
 /* Who starts runs one after the other (a batch script) reads there whether this one is finished: a line that is missing
  * would make the one before it speak. */
-static int write_end(struct trainer *t, int64_t first, struct err *e)
+static int write_end(struct trainer *t, int64_t first, double began_s, struct err *e)
 {
     struct trainer_result *r = t->job->result;
     char path[sizeof r->checkpoint] = "";
     if (t->saved >= 0) snprintf(path, sizeof path, "%s/step-%08lld", t->checkpoints, (long long)t->saved);
     r->tokens_per_s = speed_all(&t->speed);
-    r->seconds = clock_now_s() - t->started_s;
+    r->seconds = clock_now_s() - began_s;
     r->wanted = t->cfg.run.steps;
     r->places = model_sees(&t->cfg.model) ? t->cfg.model.seq_len : 0;
     struct ends_note n = {
@@ -175,15 +175,18 @@ int trainer_rank(struct comm *world, void *arg, struct err *e)
     int rc = trainer_open(&t, j, world, e);
     int64_t first = t.step;
     if (!rc) rc = loop(&t, e);
+    double began_s = t.started_s;
     while (!rc && t.rewinds) {
         struct trainer back = {.valid_loss = t.valid_loss, .back = true, .back_saved = t.saved};
-        if ((rc = trainer_close(&t, e))) return rc;
+        rc = trainer_close(&t, e);
+        if (world) rc = comm_agree(world, rc, e); /* files are rank 0's */
+        if (rc) return rc;
         t = back;
         rc = trainer_open(&t, j, world, e);
         if (!rc) rc = loop(&t, e);
     }
     if (!rc && (t.step > first || t.step >= t.cfg.run.steps))
-        rc = trainer_together(&t, t.leads ? write_end(&t, first, e) : OK, e);
+        rc = trainer_together(&t, t.leads ? write_end(&t, first, began_s, e) : OK, e);
     if (t.leads) {
         struct trainer_result *r = j->result;
         if (!j->epoch || j->epoch->number == 1) r->first_step = first;

@@ -18,6 +18,7 @@
 #include "kernel/cpu/tile_rate.h"
 #include "run/choose.h"
 #include "run/datasets.h"
+#include "run/epochs.h"
 #include "run/resume.h"
 #include "run/saved.h"
 #include "run/tell.h"
@@ -56,7 +57,12 @@ static int open_data(struct trainer *t, struct err *e)
 
 int trainer_together(struct trainer *t, int rc, struct err *e)
 {
-    if (!rc && !t->ready) rc = trainer_stop_here(t, "the run was set up; no step was done, nothing is lost", e);
+    bool again = t->back || (t->job->epoch && t->job->epoch->number > 1);
+    if (!rc && !t->ready)
+        rc = trainer_stop_here(t,
+                               again ? "the run was opened again; the same command goes on from its newest checkpoint"
+                                     : "the run was set up; no step was done, nothing is lost",
+                               e);
     return t->site.ranks.world ? comm_agree(t->site.ranks.world, rc, e) : rc;
 }
 
