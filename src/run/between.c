@@ -154,7 +154,7 @@ static struct metrics_source *sources_used(const struct trainer *t, const struct
 int trainer_report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e)
 {
     int64_t step_tokens = t->cfg.batch.global * t->cfg.model.seq_len;
-    bool was_raised = t->speed.raised;
+    bool was_raised = t->speed.raised, left_out = r->skip == SKIP_BATCH;
     struct metrics_step m = {
         .step = t->step,
         .loss = r->loss,
@@ -167,10 +167,11 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         .step_tokens = step_tokens,
         .step_s = step_s,
         .data_wait_s = t->data_wait_s,
-        .mfu = speed_step(&t->speed, t->flops, step_tokens, step_s),
+        .mfu = speed_step(&t->speed, left_out ? 0 : t->flops, left_out ? 0 : step_tokens, step_s),
         .peak_bytes = t->peak_bytes,
         .scaled = t->cfg.precision.recipe == RECIPE_FP16,
         .skip = r->skip ? engine_skips[r->skip] : NULL,
+        .left_out = left_out,
         .loss_scale = r->loss_scale,
         .skipped = t->site.engine->scale.skipped,
         .tier = t->site.dev->tier != NULL,

@@ -187,7 +187,8 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
 {
     struct str line = {0};
     struct json_out o = {.s = &line};
-    double rate = s->step_s > 0 ? (double)s->step_tokens / s->step_s : 0;
+    bool has_speed = s->step_s > 0 && !s->left_out;
+    double rate = has_speed ? (double)s->step_tokens / s->step_s : 0;
     json_begin_object(&o, NULL);
     json_put_int(&o, "step", s->step);
     json_put_real_digits(&o, "loss", s->loss, 9);
@@ -198,7 +199,7 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     json_put_real_digits(&o, "step_s", s->step_s, 6);
     json_put_real_digits(&o, "data_wait_s", s->data_wait_s, 4);
     json_put_real_digits(&o, "tokens_per_s", rate, 6);
-    if (s->sees) json_put_real_digits(&o, "pictures_per_s", s->step_s > 0 ? (double)s->pictures / s->step_s : 0, 6);
+    if (s->sees) json_put_real_digits(&o, "pictures_per_s", has_speed ? (double)s->pictures / s->step_s : 0, 6);
     json_put_real_digits(&o, "mfu", s->mfu, 4);
     json_put_int(&o, "peak_bytes", s->peak_bytes);
     json_put_int(&o, "skipped", s->skip != NULL); /* without a loss scale a step that cannot be taken ends the run */

@@ -41,6 +41,7 @@ struct metrics_step {
     int64_t peak_bytes;
     bool scaled;           /* fp16: */
     const char *skip;      /* why the step was left out; NULL: it was not */
+    bool left_out;         /* its batch was, so nothing was computed: no speed */
     double loss_scale;     /* of this step */
     int64_t skipped;       /* steps left out so far */
     bool async;            /* a parameter server's updates as they come: */
