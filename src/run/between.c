@@ -206,7 +206,7 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         metrics_progress(t->metrics, &m, t->cfg.run.steps, per * (double)(t->cfg.run.steps - t->step));
     }
     int rc = metrics_step(t->metrics, &m, e);
-    if (!rc && exponents_due(t->site.engine, t->step - 1))
+    if (!rc && !left_out && exponents_due(t->site.engine, t->step - 1))
         rc = exponents_write(t->site.engine, t->metrics, t->step,
                              recipe_row((enum recipe)t->cfg.precision.recipe)->name, r->loss_scale, e);
     looks_free(&rounded);
