@@ -303,7 +303,7 @@ static void test_bad_usage(void **state)
     expect(w, 2, "--wrong", cmd_generate, "generate @/run --prompt x --wrong 1");
     expect(w, 2, "one argument too many", cmd_generate, "generate @/run @/run --prompt x");
     expect(w, 2, "nofile", cmd_generate, "generate @/run --prompt-file @/nofile");
-    expect(w, 2, "no command 'nothing'|train, cast, data or comm", cmd_bench, "bench nothing");
+    expect(w, 2, "no command 'nothing'|train, checkpoint, cast, data or comm", cmd_bench, "bench nothing");
     expect(w, 2, "--model|huge", cmd_bench, "bench train --model huge");
     expect(w, 2, "--tokens|many", cmd_bench, "bench gemm --tokens many");
 }

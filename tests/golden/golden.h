@@ -26,7 +26,7 @@ struct golden {
     int64_t data_bytes;
 };
 
-enum { GOLDEN_MAX_DIMS = 3 };
+enum { GOLDEN_MAX_DIMS = 4 };
 
 struct golden_array {
     const void *p; /* 4-byte aligned; float or int32_t */

@@ -130,7 +130,7 @@ static void make_newer(const struct folder *f, const char *name, const char *fil
     struct err e = {0};
     path_in(f, path, name, file);
     if (fs_read_all(path, 1 << 26, &text, &n, &e)) fail_msg("%s", e.text);
-    strstr(text, "\"version\":1")[10] = '9';
+    strstr(text, "\"version\":")[10] = '9';
     size_t sealed = n - strlen(",\n\"xxh64\":\"0123456789abcdef\"}\n");
     memcpy(text + n - strlen("0123456789abcdef\"}\n"), hash64_print(hash, hash64(text, sealed)), 16);
     if (fs_write_atomic(path, text, n, &e)) fail_msg("%s", e.text);
@@ -167,7 +167,7 @@ static void damage(const struct folder *f, const char *name, int kind)
         fault.where = "step-00000002/manifest.json";
         fault.why = EIO;
         break;                                                                 /* may be of any publication */
-    case 8: change(f, name, STEP8 "/boxes-00000.safetensors", 6000, 0); break; /* found by loading */
+    case 8: change(f, name, STEP8 "/boxes-00000.safetensors", 9000, 0); break; /* found by loading */
     default: fail_msg("no damage %d", kind);
     }
 }
@@ -180,7 +180,7 @@ static const struct damaged {
     {"written in version 9 of the format", ERR_REQUEST},     {"manifest.json: missing", ERR_CORRUPT},
     {"Input/output error", ERR_IO},                          {"Permission denied", ERR_IO},
     {"Permission denied", ERR_IO},                           {"step-00000002/manifest.json: cannot be read: Input/output error", ERR_IO},
-    {"boxes-00000.safetensors: tensor master/embed.token: bytes ", ERR_CORRUPT},
+    {"boxes-00000.safetensors: tensor master/layers.0.attn.q.weight: bytes ", ERR_CORRUPT},
     /* clang-format on */
 };
 enum { DAMAGES = sizeof damages / sizeof *damages };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A machine that is short of threads or of memory: of a whole training run, the n-th thread is refused, then the n-th
  * request for pages, for every n that the run gets to. Every time the run ends with an error that names what was wanted
- * and what to lower, never with an abort or a hang; when nothing is refused any more it trains. The linker puts this
- * file before both calls (--wrap). */
+ * and what to lower, never with an abort or a hang; when nothing is refused any more it trains. What sums beside the
+ * thread that writes a checkpoint is not needed: without it the run trains all the same. The linker puts this file
+ * before both calls (--wrap). */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -66,6 +67,8 @@ static int train(const char *dir, int ranks, struct err *e)
     return trainer_run(NULL, keys, (int)(sizeof keys / sizeof *keys), ranks, &r, e);
 }
 
+enum { SUMMING = 2 }; /* threads of a rank that sum beside its writing */
+
 static void one_kind(atomic_int *which, int ranks, const char *const says[3])
 {
     char *dir = scratch_new();
@@ -74,7 +77,7 @@ static void one_kind(atomic_int *which, int ranks, const char *const says[3])
     memset(text, 'x', sizeof text);
     snprintf(path, sizeof path, "%s/text.txt", dir);
     assert_int_equal(fs_write_atomic(path, text, sizeof text, &e), OK);
-    int n = 0, rc;
+    int n = 0, trained = 0, rc;
     for (;; n++) {
         assert_true(n < 500);
         atomic_store(&left.threads, -1);
@@ -82,6 +85,7 @@ static void one_kind(atomic_int *which, int ranks, const char *const says[3])
         atomic_store(which, n);
         rc = train(dir, ranks, &e);
         if (atomic_load(which) >= 0) break; /* the run asked for fewer */
+        if (rc == OK && ++trained <= SUMMING * ranks) continue;
         bool told = false;
         for (int i = 0; i < 3 && says[i]; i++) told |= strstr(e.text, says[i]) != NULL;
         if (rc == OK || !told)
