@@ -12,7 +12,8 @@
 #include "base/mem.h"
 #include "run/memckpt_impl.h"
 
-enum { SLOTS = 4 }; /* what a host says of: two are there at most, but for what a person put there */
+enum { SLOTS = 4 };    /* what a host says of: two are there at most, but for what a person put there */
+enum { ATTACHED = 2 }; /* the config and the run's ID (memckpt_save) */
 #define MANIFEST "manifest.json"
 #define SMALL ((size_t)1 << 30)
 
@@ -124,19 +125,20 @@ static int who_sees(struct memckpt *m, const struct slot *s, uint8_t *sees, stru
     return m->world ? comm_status(m->world, e) : OK;
 }
 
-/* Each file is on one host at least. The files of boxes are the first ones of a manifest, in the writers' order. */
+/* Each file is on one host at least. The files of boxes are the first ones of a manifest, in the writers' order; then
+ * comes what is attached. */
 static int all_there(const struct memckpt *m, const struct slot *s, const uint8_t *sees, struct err *e)
 {
     for (int64_t f = 0; f < s->n_files; f++) {
         bool any = false;
+        char name[64] = "attached";
+        if (f < s->n_files - ATTACHED) snprintf(name, sizeof name, "boxes-%05lld.safetensors", (long long)f);
         for (int r = 0; r < m->n; r++) any |= sees[f * m->n + r] != 0;
         if (!any)
             return err_set(e, ERR_CORRUPT,
-                           "file %lld of %lld (boxes-%05lld.safetensors) is whole in the memory of none of %d host%s: "
-                           "it was "
-                           "lost or damaged there and at its partner",
-                           (long long)f + 1, (long long)s->n_files, (long long)f, m->n_hosts,
-                           m->n_hosts > 1 ? "s" : "");
+                           "file %lld of %lld (%s) is whole in the memory of none of %d host%s: it was lost or damaged "
+                           "there and at its partner",
+                           (long long)f + 1, (long long)s->n_files, name, m->n_hosts, m->n_hosts > 1 ? "s" : "");
     }
     return OK;
 }
@@ -164,8 +166,8 @@ static int bring(struct memckpt *m, int from, const char *dir, const char *name,
 
 static int complete_hosts(struct memckpt *m, const struct slot *s, const char *dir, struct err *e)
 {
-    static const char *const small[] = {"config.yaml", MEMCKPT_RUN,
-                                        MANIFEST}; /* the manifest last: it stands for all */
+    static const char *const small[ATTACHED + 1] = {"config.yaml", MEMCKPT_RUN,
+                                                    MANIFEST}; /* the manifest last: it stands for all */
     struct ckpt *c = NULL;
     bool is = !ckpt_open_parted(&c, dir, NULL) && is_it(c, s), has = is && !ckpt_check_attachments(c, NULL);
     ckpt_close(c);
@@ -182,7 +184,7 @@ static int complete_hosts(struct memckpt *m, const struct slot *s, const char *d
     if (!is && m->leads) rc = fs_remove_tree(dir, e);
     if (!has && m->leads && !rc) rc = fs_mkdirs(dir, e);
     rc = memckpt_together(m, rc, e);
-    for (int i = 0; !rc && i < 3; i++) rc = bring(m, to_int(lowest), dir, small[i], !has, e);
+    for (int i = 0; !rc && i <= ATTACHED; i++) rc = bring(m, to_int(lowest), dir, small[i], !has, e);
     return rc;
 }
 
