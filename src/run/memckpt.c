@@ -203,7 +203,7 @@ static int take_lock(struct memckpt *m, struct err *e)
         while ((rc = fs_lock_take(&m->lock, path, e)) && m->lock.busy && clock_now_s() - from < LOCK_S)
             clock_sleep_s(0.05);
     xfree(path);
-    return rc;
+    return rc && m->lock.busy ? (int)(e->code = ERR_IO) : rc; /* nothing is wrong with the request: later it is free */
 }
 
 static int make_dirs(struct memckpt *m, const struct config *c, const uint64_t id[2], struct err *e)
