@@ -150,6 +150,8 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
 /* ---- trainer_save.c ---- */
 /* What a checkpoint of now is, on disk or in memory. Local. */
 struct save_info trainer_save_info(const struct trainer *t);
+/* What to do about a state that is not worth saving (ERR_NUMERIC of a save), added to its text. Local. */
+void trainer_diverged(const struct trainer *t, struct err *e);
 /* After a step: whether it is to be saved. Collective. */
 bool trainer_save_due(struct trainer *t);
 /* checkpoint.every_s has passed: of rank 0, for the others to learn. Local. */

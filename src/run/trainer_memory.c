@@ -74,6 +74,7 @@ int trainer_memory_save(struct trainer *t, struct err *e)
     int rc = memckpt_save(&t->memory, t->site.engine, &t->site.ranks, &s, &why);
     if (!rc || rc == ERR_NUMERIC || (t->site.ranks.world && comm_status(t->site.ranks.world, NULL))) {
         if (rc) *e = why;
+        if (rc == ERR_NUMERIC) trainer_diverged(t, e);
         return rc;
     }
     if (t->leads && (t->memory.failed & (t->memory.failed - 1)) == 0) { /* the 1st, 2nd, 4th, 8th ... in a row */

@@ -20,10 +20,11 @@ static void write_sample(struct trainer *t)
         log_warn("no sample of step %lld: %s", (long long)t->saved, e.text);
 }
 
-static void advise_diverged(const struct trainer *t, struct err *e)
+void trainer_diverged(const struct trainer *t, struct err *e)
 {
     char saved[64] = "there is none before it", text[sizeof e->text];
-    if (t->saved >= 0) snprintf(saved, sizeof saved, "the last one is of step %lld", (long long)t->saved);
+    int64_t last = t->saved > t->memory.saved ? t->saved : t->memory.saved;
+    if (last >= 0) snprintf(saved, sizeof saved, "the last one is of step %lld", (long long)last);
     snprintf(text, sizeof text, "%s", e->text);
     err_set(e, ERR_NUMERIC,
             "%.700s; %s. Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g)", text, saved,
@@ -75,7 +76,7 @@ static int save_now(struct trainer *t, struct err *e)
     patient(t, true);
     rc = save_checkpoint(t->site.engine, &t->site.ranks, &s, e);
     patient(t, false);
-    if (rc == ERR_NUMERIC) advise_diverged(t, e);
+    if (rc == ERR_NUMERIC) trainer_diverged(t, e);
     if (rc) return rc;
     snprintf(how, sizeof how, "%.2f s", clock_now_s() - from);
     published(t, t->step, how);
@@ -92,7 +93,7 @@ static int begin(struct trainer *t, struct err *e)
     patient(t, true);
     rc = saving_begin(&t->saving, t->site.engine, &t->site.ranks, &s, e);
     patient(t, false);
-    if (rc == ERR_NUMERIC) advise_diverged(t, e);
+    if (rc == ERR_NUMERIC) trainer_diverged(t, e);
     return rc;
 }
 
