@@ -72,7 +72,13 @@ static char *find_run_dir(char **argv)
     struct arena *a = arena_new();
     struct config c;
     struct err why;
-    if (w && config_load(&c, NULL, a, path, keys, n, &why) == OK) dir = xstrdup(c.run.dir);
+    if (w && config_load(&c, NULL, a, path, keys, n, &why) == OK) {
+        dir = xstrdup(c.run.dir);
+        if (strcmp(c.checkpoint.resume, "auto"))
+            log_warn("launch: checkpoint.resume: %s: every start goes back to that, and what was done since is lost; "
+                     "choose auto",
+                     c.checkpoint.resume);
+    }
     arena_free(a);
     return dir;
 }
@@ -86,6 +92,13 @@ int cmd_launch(int argc, char **argv)
     char **job = xcalloc((size_t)a.job.n + 1, sizeof *job);
     for (int i = 0; i < a.job.n; i++) job[i] = (char *)(uintptr_t)a.job.p[i];
     char *dir = find_run_dir(job);
+    if (!dir && a.quiet_s > 0) {
+        err_set(&e, ERR_REQUEST,
+                "--quiet: no run.dir is found in the command (tutti train CONFIG ...), so no step of the job is seen; "
+                "leave --quiet out");
+        xfree(job);
+        return cli_fail(&e);
+    }
     if (!dir)
         log_warn(
             "launch: no run.dir is found in the command (tutti train CONFIG ...): steps are not seen, and --restarts "
@@ -95,7 +108,7 @@ int cmd_launch(int argc, char **argv)
                          .restarts = a.restarts,
                          .pause_s = a.pause_s,
                          .most_s = a.most_s > a.pause_s ? a.most_s : a.pause_s,
-                         .quiet_s = dir ? a.quiet_s : 0};
+                         .quiet_s = a.quiet_s};
     int rc = relaunch_run(&l, &status, &e);
     xfree(dir);
     xfree(job);
