@@ -213,8 +213,8 @@ int loading_run(struct engine *g, const struct readers *plan, const struct ckpt 
     struct loading x = {.g = g, .plan = plan, .c = c, .read = read, .ctx = ctx};
     bool holds = !g->cfg.n_servers || g->cfg.server >= 0;
     if (holds) boxes_open(&x.boxes, g);
-    if (!rc && holds) rc = holders_group(&x, e);
-    rc = agree(&x, rc, e);
+    rc = agree(&x, rc, e); /* nobody waits for a group that a rank which brings an error does not come to make */
+    if (!rc) rc = agree(&x, holds ? holders_group(&x, e) : OK, e);
     int64_t rounds = rc ? 0 : rounds_of_all(&x, plan->n_rounds);
     if (!rc) rc = carry(&x, rounds, holds, e);
     if (holds) stream_sync(g->stream);
