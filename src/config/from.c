@@ -19,6 +19,7 @@ static bool says(const struct number *n)
  * others. */
 static bool counts(const struct number *n, const struct model_config *m)
 {
+    if (n->need == NEED_PICTURES && !model_sees(m)) return false; /* a model of text has none of them, not 0 */
     return number_needed(n, m) || (n->role == NUMBER_SHAPE && strcmp(n->row.otherwise, "null"));
 }
 
