@@ -178,9 +178,8 @@ void plan_print(const struct plan *p, const struct config *c, struct str *out)
                        snapshot ? "the state while it is saved (checkpoint.async)" : "");
         }
     if (most->bytes[MEM_KEPT])
-        str_printf(out, "  %-18s %16zu %10s in %s and at a partner\n",
-                   "and kept", most->bytes[MEM_KEPT], str_bytes(a, (double)most->bytes[MEM_KEPT]),
-                   c->checkpoint.memory_dir);
+        str_printf(out, "  %-18s %16zu %10s in %s and at a partner\n", "and kept", most->bytes[MEM_KEPT],
+                   str_bytes(a, (double)most->bytes[MEM_KEPT]), c->checkpoint.memory_dir);
     if (p->n_ranks > 1) str_puts(out, "bytes that it sends in a step:\n");
     for (int x = 0; x < AXIS_N; x++)
         if (most->comm[x].operations)

@@ -15,7 +15,7 @@ optimizer: {lr: 1.0e-3, schedule: {name: constant, warmup_steps: 2}}
 run: {threads: 1, steps: 4, tensorboard: false, eval_every: 0}
 YAML
 
-losses() { sed -E 's/"(step_s|tokens_per_s|mfu|data_wait_s)":[^,]*,?//g' "$dir/$1/metrics.jsonl"; }
+losses() { sed -E 's/"ranks":\{[^}]*\},?//; s/"(step_s|tokens_per_s|mfu|data_wait_s)":[^,]*,?//g' "$dir/$1/metrics.jsonl"; }
 
 number=0
 while read -r n keys; do
