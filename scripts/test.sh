@@ -33,6 +33,7 @@ case $(basename "$(readlink -f "$(command -v "${CC:-cc}")")") in
 esac
 # A library that was not built with ThreadSanitizer synchronises in ways it cannot see.
 export TSAN_OPTIONS="suppressions=$root/scripts/tsan.supp ${TSAN_OPTIONS:-}"
+export LSAN_OPTIONS="suppressions=$root/scripts/lsan.supp:print_suppressions=0 ${LSAN_OPTIONS:-}"
 export ASAN_OPTIONS="allocator_may_return_null=1 ${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1 ${UBSAN_OPTIONS:-}"
 
