@@ -265,16 +265,17 @@ int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, 
     return append(m, &line, e);
 }
 
-int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks,
-                   int n_ranks, struct err *e)
+/* A line of what ranks have that should be equal and is not; element NULL: it is not known which. */
+static int put_difference(struct metrics *m, int64_t step, const char *what, const char *tensor, const char *element,
+                          const int *ranks, int n_ranks, struct err *e)
 {
     struct str line = {0};
     struct json_out o = {.s = &line};
     json_begin_object(&o, NULL);
     json_put_int(&o, "step", step);
-    json_begin_object(&o, "replicas_differ");
+    json_begin_object(&o, what);
     json_put_string(&o, "tensor", tensor);
-    json_put_string(&o, "element", element);
+    if (element) json_put_string(&o, "element", element);
     json_begin_array(&o, "ranks");
     for (int i = 0; i < n_ranks; i++) json_put_int(&o, NULL, ranks[i]);
     json_end_array(&o);
@@ -283,20 +284,15 @@ int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const ch
     return append(m, &line, e);
 }
 
+int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks,
+                   int n_ranks, struct err *e)
+{
+    return put_difference(m, step, "replicas_differ", tensor, element, ranks, n_ranks, e);
+}
+
 int metrics_witness(struct metrics *m, int64_t step, const char *tensor, const int *ranks, int n_ranks, struct err *e)
 {
-    struct str line = {0};
-    struct json_out o = {.s = &line};
-    json_begin_object(&o, NULL);
-    json_put_int(&o, "step", step);
-    json_begin_object(&o, "replay_differs");
-    json_put_string(&o, "tensor", tensor);
-    json_begin_array(&o, "ranks");
-    for (int i = 0; i < n_ranks; i++) json_put_int(&o, NULL, ranks[i]);
-    json_end_array(&o);
-    json_end_object(&o);
-    json_end_object(&o);
-    return append(m, &line, e);
+    return put_difference(m, step, "replay_differs", tensor, NULL, ranks, n_ranks, e);
 }
 
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s)
