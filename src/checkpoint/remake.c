@@ -90,7 +90,7 @@ static struct ckpt_info info_of(const struct ckpt *c, const struct beside *b)
 
 /* One tensor's box in one of the new files. */
 struct source_box {
-    struct ckpt *from;
+    struct weights *from;
     int64_t i;
     struct region box;
 };
@@ -98,16 +98,7 @@ struct source_box {
 static int copy_range(void *ctx, int64_t offset, size_t bytes, void *dst, struct err *e)
 {
     const struct source_box *s = ctx;
-    struct region parts[REGION_STRETCH];
-    enum dtype type = ckpt_at(s->from, s->i).dtype;
-    int64_t size = (int64_t)dtype_bytes(type);
-    int code = OK, n = region_stretch(&s->box, offset / size, (int64_t)bytes / size, parts);
-    char *to = dst;
-    for (int k = 0; k < n && !code; k++) {
-        code = ckpt_read(s->from, s->i, &parts[k], type, to, e);
-        to += region_volume(&parts[k]) * size;
-    }
-    return code;
+    return weights_range(s->from, s->i, &s->box, offset, bytes, dst, e);
 }
 static const struct ckpt_access copy_access = {.to_host = copy_range};
 
@@ -125,13 +116,13 @@ static int64_t row_at(struct ckpt_entry t, int64_t at)
 
 /* What file k of n holds: of all bytes, one behind the other, those of its share. A tensor without dimensions or
  * without bytes lies where its beginning does. Returns how many tensors it holds some of. */
-static int64_t share_of(struct ckpt *from, int k, int n, struct ckpt_tensor *t, struct source_box *boxes)
+static int64_t share_of(struct weights *from, int k, int n, struct ckpt_tensor *t, struct source_box *boxes)
 {
     int64_t all = 0, at = 0, lo, hi, held = 0;
-    for (int64_t i = 0; i < ckpt_count(from); i++) all += tensor_bytes(ckpt_at(from, i));
+    for (int64_t i = 0; i < weights_count(from); i++) all += tensor_bytes(weights_at(from, i));
     region_split(all, k, n, &lo, &hi);
-    for (int64_t i = 0; i < ckpt_count(from); at += tensor_bytes(ckpt_at(from, i++))) {
-        struct ckpt_entry x = ckpt_at(from, i);
+    for (int64_t i = 0; i < weights_count(from); at += tensor_bytes(weights_at(from, i++))) {
+        struct ckpt_entry x = weights_at(from, i);
         struct region box = region_whole(&x.shape);
         bool whole = !x.shape.nd || !region_volume(&box), here = at >= lo && (at < hi || k == n - 1);
         if (!whole) {
@@ -152,28 +143,30 @@ static int64_t share_of(struct ckpt *from, int k, int n, struct ckpt_tensor *t, 
     return held;
 }
 
-int remake_reshard(struct ckpt *from, const char *out, int n_files, struct err *e)
+int remake_reshard(struct weights *from, const char *out, int n_files, struct err *e)
 {
-    int64_t n = ckpt_count(from), bytes = 0;
+    struct ckpt *c = weights_ckpt(from);
+    int64_t n = weights_count(from), bytes = 0;
+    CHECK(c, "what is resharded is no checkpoint of tutti");
     CHECK(n_files > 0 && n_files <= REMAKE_FILES_MOST, "%d files", n_files);
     struct ckpt_tensor *t = xcalloc(to_size(n) + 1, sizeof *t);
     struct source_box *boxes = xcalloc(to_size(n) + 1, sizeof *boxes);
     struct beside b = {0};
-    for (int64_t i = 0; i < n; i++) bytes += tensor_bytes(ckpt_at(from, i));
+    for (int64_t i = 0; i < n; i++) bytes += tensor_bytes(weights_at(from, i));
     int code = check_new(out, e);
-    if (!code) code = beside_read(&b, from, e);
+    if (!code) code = beside_read(&b, c, e);
     if (!code) {
         double told = clock_now_s();
-        code = ckpt_save_begin(out, ckpt_step(from), e);
+        code = ckpt_save_begin(out, ckpt_step(c), e);
         for (int k = 0; k < n_files && !code; k++) {
-            code = ckpt_save_rank(out, ckpt_step(from), k, t, share_of(from, k, n_files, t, boxes), e);
+            code = ckpt_save_rank(out, ckpt_step(c), k, t, share_of(from, k, n_files, t, boxes), e);
             if (code || clock_now_s() - told < 1) continue;
             log_status("%s: file %d of %d", out, k + 1, n_files);
             told = clock_now_s();
         }
-        struct ckpt_info info = info_of(from, &b);
+        struct ckpt_info info = info_of(c, &b);
         if (!code) code = ckpt_save_publish(out, n_files, &info, e);
-        if (code) ckpt_save_abort(out, ckpt_step(from), bytes, e);
+        if (code) ckpt_save_abort(out, ckpt_step(c), bytes, e);
         log_status_end();
     }
     beside_free(&b);

@@ -16,9 +16,9 @@
 
 enum { REMAKE_FILES_MOST = 65536 };
 
-/* All of `from` into n_files of about the same size: tensors in their order, cut between rows of their first dimension.
- * Step, tokens, seed, attachments and what the run said of itself are taken over. */
-int remake_reshard(struct ckpt *from, const char *out, int n_files, struct err *e);
+/* All of `from`, a checkpoint of tutti, into n_files of about the same size: tensors in their order, cut between rows
+ * of their first dimension. Step, tokens, seed, attachments and what the run said of itself are taken over. */
+int remake_reshard(struct weights *from, const char *out, int n_files, struct err *e);
 
 /* Of each parameter the sum of share[k] times its value in w[k] (in double, rounded once), as group "param" in the last
  * one's type there and "master" where it has one; attachments, step and tokens are the last one's. Moments and what

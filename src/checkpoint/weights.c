@@ -139,6 +139,21 @@ int weights_read(struct weights *w, int64_t i, const struct region *box, enum dt
     return w->hf ? hf_read(w->hf, i, box, as, dst, e) : ckpt_read(w->ckpt, i, box, as, dst, e);
 }
 
+int weights_range(struct weights *w, int64_t i, const struct region *box, int64_t offset, size_t bytes, void *dst,
+                  struct err *e)
+{
+    struct region parts[REGION_STRETCH];
+    enum dtype type = weights_at(w, i).dtype;
+    int64_t size = (int64_t)dtype_bytes(type);
+    int code = OK, n = region_stretch(box, offset / size, (int64_t)bytes / size, parts);
+    char *to = dst;
+    for (int k = 0; k < n && !code; k++) {
+        code = weights_read(w, i, &parts[k], type, to, e);
+        to += region_volume(&parts[k]) * size;
+    }
+    return code;
+}
+
 int weights_scan(struct weights *w, int64_t i, weights_scan_fn *fn, void *ctx, struct err *e)
 {
     struct ckpt_entry t = weights_at(w, i);

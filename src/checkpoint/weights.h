@@ -32,6 +32,10 @@ int64_t weights_find_param(const struct weights *w, const char *name); /* -1: no
 /* The element type the model was made for: as stored, or what training computed in. */
 enum dtype weights_dtype(const struct weights *w);
 int weights_read(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
+/* Bytes [offset, offset + bytes) of a box of tensor i, row-major, in the type it is stored in; whole elements. What a
+ * writer asks for piece by piece (ckpt_access), so that neither side holds a model. */
+int weights_range(struct weights *w, int64_t i, const struct region *box, int64_t offset, size_t bytes, void *dst,
+                  struct err *e);
 /* All elements of tensor i as doubles, in order, in pieces: fn sees each once. Floating-point tensors only. */
 typedef void weights_scan_fn(void *ctx, const double *x, int64_t n);
 int weights_scan(struct weights *w, int64_t i, weights_scan_fn *fn, void *ctx, struct err *e);

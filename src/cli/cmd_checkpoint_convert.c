@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tutti checkpoint import and export: from and to the form of Hugging Face.
  *
- * Neither holds a model: import hands the writer an access function that reads rows of their files when they are
+ * Neither holds a model: import hands the writer an access function that reads pieces of their files when they are
  * due, export hands the other writer one that reads boxes of ours. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,24 +20,12 @@ struct lazy {
     int64_t i;
 };
 
-/* Bytes [offset, offset + bytes) of a tensor: the rows that hold them are read, the rest of those rows is dropped. */
 static int read_range(void *ctx, int64_t offset, size_t bytes, void *dst, struct err *e)
 {
     const struct lazy *l = ctx;
     struct ckpt_entry t = weights_at(l->w, l->i);
-    struct region box = region_whole(&t.shape);
-    int64_t rows = t.shape.nd ? t.shape.n[0] : 1;
-    int64_t row_bytes = region_volume(&box) / rows * (int64_t)dtype_bytes(t.dtype);
-    int64_t first = offset / row_bytes, last = (offset + (int64_t)bytes + row_bytes - 1) / row_bytes;
-    if (t.shape.nd) {
-        box.lo[0] = first;
-        box.hi[0] = last;
-    }
-    unsigned char *piece = xmalloc(to_size((last - first) * row_bytes));
-    int rc = weights_read(l->w, l->i, &box, t.dtype, piece, e);
-    if (rc == OK) memcpy(dst, piece + (offset - first * row_bytes), bytes);
-    xfree(piece);
-    return rc;
+    struct region whole = region_whole(&t.shape);
+    return weights_range(l->w, l->i, &whole, offset, bytes, dst, e);
 }
 static const struct ckpt_access lazy_access = {.to_host = read_range};
 

@@ -43,7 +43,7 @@ int checkpoint_reshard(int argc, char **argv)
     int status;
     if (!cli_read(&reshard_table, argc, argv, &q, &status)) return status;
     if (weights_open(&w, q.from, &e)) return cli_fail(&e);
-    int code = weights_ckpt(w) ? remake_reshard(weights_ckpt(w), q.out, (int)q.files, &e)
+    int code = weights_ckpt(w) ? remake_reshard(w, q.out, (int)q.files, &e)
                                : err_set(&e, ERR_REQUEST,
                                          "%s: is a Hugging Face model; tutti checkpoint import reads it, and export "
                                          "--shard-bytes writes it in other files",

@@ -29,6 +29,15 @@ static void save_state(const char *root, int64_t step, int version, int layers)
     state_free(t, N_KNOWN);
 }
 
+static int resharded(const char *from, const char *to, int files, struct err *e)
+{
+    struct weights *w = NULL;
+    int code = weights_open(&w, from, e);
+    if (!code) code = remake_reshard(w, to, files, e);
+    weights_close(w);
+    return code;
+}
+
 static int files_of(const char *dir)
 {
     struct err e;
@@ -58,9 +67,7 @@ static void any_number_of_files(void **unused)
         char *out = fs_join(root, "out"), *back = fs_join(root, "back"), *made = fs_join(out, "step-00000004"), *text;
         struct ckpt *c;
         size_t n;
-        assert_ok(ckpt_open(&c, from, &e));
-        assert_ok(remake_reshard(c, out, files, &e));
-        ckpt_close(c);
+        assert_ok(resharded(from, out, files, &e));
         assert_int_equal(files_of(made), files);
         state_check(made, 2);
         assert_ok(ckpt_open(&c, made, &e));
@@ -74,7 +81,7 @@ static void any_number_of_files(void **unused)
         xfree(text);
         assert_int_equal(ckpt_n_attachments(c), 2);
         assert_string_equal(ckpt_attachment_name(c, 1), "empty.json");
-        assert_ok(remake_reshard(c, back, 1, &e));
+        assert_ok(resharded(made, back, 1, &e));
         ckpt_close(c);
         char *a = fs_join(from, "boxes-00000.safetensors"), *b = fs_join(back, "step-00000004/boxes-00000.safetensors");
         char *x, *y;
@@ -112,7 +119,7 @@ static void files_are_even(void **unused)
         struct ckpt_entry t = ckpt_at(c, i);
         all += shape_numel(&t.shape) * (int64_t)dtype_bytes(t.dtype);
     }
-    assert_ok(remake_reshard(c, out, 4, &e));
+    assert_ok(resharded(first, out, 4, &e));
     ckpt_close(c);
     assert_ok(ckpt_open(&c, out, &e));
     for (int k = 0; k < 4; k++) {
@@ -151,7 +158,7 @@ static void damage_is_not_copied(void **unused)
         now = (char)(was ^ 8);
         assert_int_equal(pwrite(fd, &now, 1, at), 1);
         assert_ok(ckpt_open(&c, first, &e));
-        assert_int_equal(remake_reshard(c, out, 3, &e), ERR_CORRUPT);
+        assert_int_equal(resharded(first, out, 3, &e), ERR_CORRUPT);
         assert_non_null(strstr(e.text, "checksum"));
         assert_non_null(strstr(e.text, "was not saved"));
         ckpt_close(c);
@@ -166,9 +173,9 @@ static void damage_is_not_copied(void **unused)
     struct ckpt *c;
     assert_ok(ckpt_open(&c, first, &e));
     assert_ok(ckpt_save_begin(out, 4, &e)); /* what a killed call leaves */
-    assert_ok(remake_reshard(c, out, 3, &e));
+    assert_ok(resharded(first, out, 3, &e));
     state_check(out, 2);
-    assert_int_equal(remake_reshard(c, out, 3, &e), ERR_REQUEST);
+    assert_int_equal(resharded(first, out, 3, &e), ERR_REQUEST);
     assert_non_null(strstr(e.text, "not empty"));
     ckpt_close(c);
     xfree(file);
@@ -234,6 +241,42 @@ static void mean_of_known_weights(void **unused)
     scratch_free(root);
 }
 
+/* A tensor of several pieces of the writer, which end within its rows. */
+static void pieces_that_end_in_rows(void **unused)
+{
+    (void)unused;
+    enum { ROWS = 3, COLUMNS = 1100003 };
+    struct err e;
+    char *root = scratch_new(), *first = fs_join(root, "first"), *out = fs_join(root, "out"),
+         *mean = fs_join(root, "mean");
+    char extra[sizeof model + 16];
+    float *x = xmalloc(ROWS * COLUMNS * sizeof *x), *y = xmalloc(ROWS * COLUMNS * sizeof *y);
+    for (int i = 0; i < ROWS * COLUMNS; i++) x[i] = (float)i;
+    snprintf(extra, sizeof extra, model, 2);
+    struct ckpt_tensor t = {.group = "param", .name = "wide", .dtype = DT_F32, .shape = {2, {ROWS, COLUMNS}}, .p = x};
+    t.box = region_whole(&t.shape);
+    struct ckpt_info info = {.step = 1, .extra = extra};
+    assert_ok(ckpt_save(first, &info, &t, 1, &e));
+    assert_ok(resharded(first, out, 2, &e));
+    struct weights *w[2] = {opened(first), opened(out)};
+    assert_ok(remake_average(w, (const double[2]){0.25, 0.75}, 2, mean, &e));
+    weights_close(w[0]);
+    weights_close(w[1]);
+    for (int k = 0; k < 2; k++) {
+        struct ckpt *c;
+        assert_ok(ckpt_open(&c, k ? mean : out, &e));
+        assert_ok(ckpt_read(c, 0, &t.box, DT_F32, y, &e));
+        assert_memory_equal(x, y, ROWS * COLUMNS * sizeof *x);
+        ckpt_close(c);
+    }
+    xfree(x);
+    xfree(y);
+    xfree(first);
+    xfree(out);
+    xfree(mean);
+    scratch_free(root);
+}
+
 static void other_models_are_refused(void **unused)
 {
     (void)unused;
@@ -257,9 +300,9 @@ static void other_models_are_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_number_of_files),      cmocka_unit_test(files_are_even),
-        cmocka_unit_test(damage_is_not_copied),     cmocka_unit_test(mean_of_known_weights),
-        cmocka_unit_test(other_models_are_refused),
+        cmocka_unit_test(any_number_of_files),     cmocka_unit_test(files_are_even),
+        cmocka_unit_test(damage_is_not_copied),    cmocka_unit_test(mean_of_known_weights),
+        cmocka_unit_test(pieces_that_end_in_rows), cmocka_unit_test(other_models_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
