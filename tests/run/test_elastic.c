@@ -313,6 +313,28 @@ static void test_with_fewer(void **state)
     folder_close(&f);
 }
 
+/* A replica drops out whole: what is left shares out its state over as many ranks as was asked for. */
+static void test_replica_drops_out(void **state)
+{
+    (void)state;
+    struct folder f;
+    int n;
+    const char *const *keys =
+        KEYS("precision.recipe=fp32", "parallel.dp_replicate=2", "parallel.dp_shard=2", "parallel.zero=1");
+    folder_open(&f);
+    plan_none();
+    run_ok(&f, "plain", 4, keys);
+    plan_none();
+    plan_death(1, 3, "stop? data? waited?");
+    plan_death(2, 3, "stop? data? waited?");
+    run_ok(&f, "struck", 4, keys);
+    same_losses(&f, "plain", "struck", 2e-4);
+    struct json *j = last_start(&f, "struck", &n);
+    assert_string_equal(json_string(json_get(j, "mesh"), NULL, ""), "dp_shard 2");
+    json_free(j);
+    folder_close(&f);
+}
+
 static void refuses(const struct folder *f, int ranks, const char *const *keys, const char *says)
 {
     struct err e = {0};
@@ -351,10 +373,10 @@ int main(int argc, char **argv)
 {
     if (argc > 2) return be_a_rank(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_at_every_moment),  cmocka_unit_test(test_sharded_parameters),
-        cmocka_unit_test(test_parameter_server), cmocka_unit_test(test_two_at_once),
-        cmocka_unit_test(test_during_recovery),  cmocka_unit_test(test_with_fewer),
-        cmocka_unit_test(test_ends_by_name),
+        cmocka_unit_test(test_at_every_moment),   cmocka_unit_test(test_sharded_parameters),
+        cmocka_unit_test(test_parameter_server),  cmocka_unit_test(test_two_at_once),
+        cmocka_unit_test(test_during_recovery),   cmocka_unit_test(test_with_fewer),
+        cmocka_unit_test(test_replica_drops_out), cmocka_unit_test(test_ends_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
