@@ -3,8 +3,11 @@
 # Goodput under a fault rate, measured and by the closed form: a run of 4 ranks is killed at moments drawn from an exponential
 # distribution and started again, for several distances between checkpoints in memory.
 #
-#   scripts/goodput.sh [SECONDS [MTBF [STEPS...]]]     seconds for each distance, mean seconds between faults, steps between saves
+#   scripts/goodput.sh [SECONDS [MTBF [STEPS...]]]     seconds for each distance (50), mean seconds between faults (10), steps between
+#                                                      saves (1 8 32 128)
 #   TUTTI=build/tutti
+#
+# As it stands it takes less than five minutes. Each distance has its SECONDS and no more: a fault that would come later does not.
 #
 # Goodput is the sum of the seconds of the steps that stayed (metrics.jsonl has each once) over all seconds. The closed form is
 # Daly's, for segments of tau seconds of steps, a save of delta seconds, R seconds from a fault until the program steps again
@@ -12,7 +15,7 @@
 # are measured in the same run, delta beside it: what saving after
 # every step adds to the time of a run that nobody disturbs.
 set -u
-seconds=${1:-60} mtbf=${2:-10}
+seconds=${1:-50} mtbf=${2:-10}
 shift $(($# < 2 ? $# : 2))
 [ $# -gt 0 ] || set -- 1 8 32 128
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -45,14 +48,14 @@ below() {
         [ "$(readlink "/proc/$child/exe")" = "$(readlink -f "$tutti")" ] && echo "$child"
     done
 }
-step_seconds() { grep -ho '"step_s":[0-9.e-]*' "$1/metrics.jsonl" | cut -d: -f2; }
+step_seconds() { grep -ho '"step_s":[0-9][0-9.e-]*' "$1/metrics.jsonl" | cut -d: -f2; } # not that of "ranks", which is a list
 # Of a run that nobody disturbs, what passes beside its steps, for each of them.
 beside() { # STEPS BETWEEN SAVES
     "$tutti" train "$dir/c.yaml" -n 4 run.dir="$dir/calm" run.steps=100 checkpoint.memory_every="$1" >"$dir/log" 2>&1
     step_seconds "$dir/calm" | awk -v all="$(grep -o '"seconds":[0-9.]*' "$dir/calm/ends.jsonl" | cut -d: -f2)" '{ s += $1; n++ } END { print (all - s) / n }'
     rm -rf "$dir/calm"
 }
-save=$(awk -v a="$(beside 1)" -v b="$(beside 0)" 'BEGIN {print a > b ? a - b : 0}')
+save=$(awk -v a="$(beside 1)" -v b="$(beside 0)" 'BEGIN {print (a > b ? a - b : 0)}')
 printf '%8s %8s %8s %8s %8s %8s | %8s %8s\n' steps tau_s save_s R_s faults M_s measured daly
 for every; do
     rm -rf "$dir/run" "$memory"/*
@@ -63,7 +66,9 @@ for every; do
     from=$(now) faults=0 down=0
     while [ "$(awk -v a="$(now)" -v b="$from" -v s="$seconds" 'BEGIN {print (a - b < s)}')" = 1 ]; do
         wait_s=$(awk -v u=$((RANDOM + 1)) -v m="$mtbf" 'BEGIN {printf "%.3f", -m * log(u / 32769)}')
-        sleep "$wait_s"
+        left=$(awk -v a="$(now)" -v b="$from" -v s="$seconds" -v w="$wait_s" 'BEGIN {l = s - (a - b); print (w < l ? w : -(l > 0 ? l : 0))}')
+        sleep "${left#-}"
+        [ "${left:0:1}" != - ] || break
         for p in $(below "$job"); do kill -9 "$p"; done
         faults=$((faults + 1))
         t=$(now) resumed=$(grep -c 'hosts: ' "$dir/log")
@@ -77,7 +82,7 @@ for every; do
     step_seconds "$dir/run" | awk -v every="$every" -v all="$all" -v faults="$faults" -v down="$down" -v save="$save" '
         { sum += $1; n++ }
         END {
-            M = all / faults; R = down / faults; tau = every * sum / n
+            M = all / (faults ? faults : 1); R = faults ? down / faults : 0; tau = every * sum / n
             printf "%8d %8.3f %8.4f %8.2f %8d %8.2f | %8.3f %8.3f\n", every, tau, save, R, faults, M, sum / all,
                 tau / (M * exp(R / M) * (exp((tau + save) / M) - 1)) }'
 done

@@ -25,7 +25,7 @@ for arg in "$@"; do
 done
 
 # Rooms whose code runs on several threads, and tests of others that do: what ThreadSanitizer is for.
-threaded='^(base|device|kernel|comm|http|run|verify|threads)$'
+threaded='^(base|device|kernel|comm|http|run|serve|verify|threads)$'
 # gcc warns falsely about formats and uninitialised values in the code that a sanitizer adds.
 quiet_flags='-Wno-format-truncation -Wno-maybe-uninitialized -Wno-stringop-overflow'
 case $(basename "$(readlink -f "$(command -v "${CC:-cc}")")") in
@@ -50,6 +50,14 @@ suite() {
     fi
     total=$(grep -E '^[0-9]+% tests passed' "$log" || echo "no tests ran")
     lines+=("$(printf '%-10s %s in %d s' "$name" "$total" $((SECONDS - start)))")
+    # What failed is told again at the end: an hour of lines may lie between.
+    while IFS= read -r line; do lines+=("  $line"); done < <(awk '
+        function told(  i) { for (i = n > 12 ? n - 12 : 0; i < n; i++) print "  " said[i]; n = 0; on = 0 }
+        /^ *[0-9]+\/[0-9]+ Test +#/ { told(); on = /\*\*\*/ && !/Skipped/; if (on) print; next }
+        /^[0-9]+% tests passed/ { told() }
+        /^ +Start +[0-9]+: / { next }
+        on { said[n++] = $0 }
+        END { told() }' "$log")
     rm -f "$log"
 }
 

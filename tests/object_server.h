@@ -5,7 +5,9 @@
  *   server_start(&s); server_put(&s, "/b/key", bytes, n, "tag"); ... requests ...; server_stop(&s)
  *
  * It gives ranges, ETags, If-Match, lists of s3://BUCKET/... by ListObjectsV2 in pages, and where `secret` is set it
- * lets nobody in whose signature (version 4) is not right. `trouble` is what the next `left` requests for objects meet.
+ * lets nobody in whose signature (version 4) is not right, or whose body has another SHA-256. Objects are written by
+ * PUT, in one or in parts, and removed by DELETE. `trouble` is what the next `left` requests for objects meet; of
+ * writing `pass` are let through before.
  */
 #ifndef TUTTI_TESTS_OBJECT_SERVER_H
 #define TUTTI_TESTS_OBJECT_SERVER_H
@@ -28,6 +30,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "remote/sha256.h"
 #include "remote/sigv4.h"
 #include "remote/url.h"
 
@@ -45,7 +48,9 @@ enum trouble {
     WRONG_RANGE,  /* bytes from another place, as it says itself */
     SLOW,         /* 8 KiB every 10 ms */
     REDIRECT,     /* to `extra` */
-    SHORT_CHUNK   /* half the body, without a length, then the end */
+    SHORT_CHUNK,  /* half the body, without a length, then the end */
+    HALF_STORED,  /* of a PUT half is kept, and the answer is 200 */
+    ERROR_INSIDE  /* of a completion: 200, and an error in the body */
 };
 
 struct served {
@@ -53,8 +58,17 @@ struct served {
     const unsigned char *p;
     size_t n;
     char etag[64];
+    unsigned char *own; /* written by a request: to be freed */
 };
-enum { SERVED_MAX = 64, CONNECTIONS_MAX = 256 };
+struct upload { /* in parts */
+    char path[160];
+    int id;
+    struct {
+        unsigned char *p;
+        size_t n;
+    } part[64];
+};
+enum { UPLOADS_MAX = 64, SERVED_MAX = 256, CONNECTIONS_MAX = 512 };
 struct object_server {
     int listener, port;
     pthread_t thread, connection[CONNECTIONS_MAX];
@@ -65,7 +79,11 @@ struct object_server {
     enum trouble trouble;
     int left, status, page;
     char extra[256];
-    int n_requests, n_ranges, n_lists, busy, most_busy;
+    struct upload upload[UPLOADS_MAX];
+    int n_uploads, begun, aborted, pass; /* pass: writes that meet no trouble yet */
+    bool writes;                         /* trouble is for what writes alone */
+    bool no_copies;                      /* it does not know how */
+    int n_copies, n_puts, n_requests, n_ranges, n_lists, busy, most_busy;
     double delay_s; /* of each answer */
     const char *id, *secret, *region, *token;
     char refused[2000]; /* what was wrong with the last signature */
@@ -153,7 +171,7 @@ static inline bool server_signature_right(struct object_server *s, const struct 
     int n = 0;
     for (char *rest = list, *name; (name = strsep(&rest, ";")) && n < 16; n++)
         header[n] = (struct sigv4_header){name, asked_header(q, name) ? asked_header(q, name) : ""};
-    struct sigv4_request r = {"GET", q->path, q->query, date, s->region, "s3", payload, header, n};
+    struct sigv4_request r = {q->method, q->path, q->query, date, s->region, "s3", payload, header, n};
     struct str right = {0};
     sigv4_authorization(&r, &(struct sigv4_keys){s->id, s->secret}, &right);
     bool good = !strcmp(right.p, given);
@@ -276,28 +294,270 @@ static inline bool server_give(struct object_server *s, int fd, const struct ask
     }
 }
 
+static inline unsigned char *server_copy(const void *p, size_t n)
+{
+    unsigned char *out = xmalloc(n + 1);
+    if (n) memcpy(out, p, n);
+    return out;
+}
+
+static inline void server_drop(struct object_server *s, int i)
+{
+    xfree(s->object[i].own);
+    s->object[i] = s->object[--s->n_objects];
+}
+
+/* A body becomes an object; takes p over. */
+static inline void server_keep(struct object_server *s, const char *path, unsigned char *p, size_t n)
+{
+    char name[sizeof s->object[0].path];
+    int i = 0;
+    snprintf(name, sizeof name, "%s", path);
+    while (i < s->n_objects && strcmp(s->object[i].path, path)) i++;
+    CHECK(i < SERVED_MAX, "more than %d objects", SERVED_MAX);
+    if (i < s->n_objects) xfree(s->object[i].own);
+    else s->n_objects++;
+    s->object[i] = (struct served){.p = p, .n = n, .own = p};
+    memcpy(s->object[i].path, name, sizeof name);
+    snprintf(s->object[i].etag, sizeof s->object[i].etag, "w%d", ++s->n_puts);
+}
+
+static inline void upload_drop(struct object_server *s, int i)
+{
+    for (int k = 0; k < 64; k++) xfree(s->upload[i].part[k].p);
+    s->upload[i] = s->upload[--s->n_uploads];
+}
+
+static inline int upload_find(struct object_server *s, const char *id)
+{
+    for (int i = 0; i < s->n_uploads; i++)
+        if (s->upload[i].id == atoi(id)) return i;
+    return -1;
+}
+
+/* The parts that the list names, by number and ETag, one behind the other. */
+static inline bool upload_complete(struct object_server *s, int i, const char *list)
+{
+    struct str all = {0};
+    int number, next = 1, tag;
+    bool good = true;
+    for (const char *p = list; good && (p = strstr(p, "<PartNumber>")); p++, next++) {
+        good = sscanf(p, "<PartNumber>%d</PartNumber><ETag>\"p%d\"</ETag>", &number, &tag) == 2 && number == next &&
+               number < 64 && tag == number && s->upload[i].part[number].p;
+        if (good) str_add(&all, (char *)s->upload[i].part[number].p, s->upload[i].part[number].n);
+    }
+    if (good && next > 1) server_keep(s, s->upload[i].path, server_copy(all.p, all.n), all.n);
+    str_free(&all);
+    if (good && next > 1) upload_drop(s, i);
+    return good && next > 1;
+}
+
+/* A PUT whose body is an object of this store, or bytes of it; to part k of upload u, or (u < 0) to an object. */
+static inline bool server_copies(struct object_server *s, int fd, const struct asked *q, const char *path, int u, int k)
+{
+    const char *no = "<Error><Code>NotImplemented</Code><Message>no</Message></Error>",
+               *range = asked_header(q, "x-amz-copy-source-range");
+    char *from = xstrdup(asked_header(q, "x-amz-copy-source")), head[200];
+    long long first = 0, last = -1;
+    int i = 0;
+    url_decode(from);
+    while (i < s->n_objects && strcmp(s->object[i].path, from)) i++;
+    xfree(from);
+    if (s->no_copies) return server_answer(fd, 501, "", no, strlen(no));
+    if (i == s->n_objects) return server_answer(fd, 404, "", no, strlen(no));
+    last = (long long)s->object[i].n - 1;
+    if (range && (sscanf(range, "bytes=%lld-%lld", &first, &last) != 2 || last >= (long long)s->object[i].n))
+        return server_answer(fd, 416, "", no, strlen(no));
+    size_t n = (size_t)(last - first + 1);
+    unsigned char *p = server_copy(s->object[i].p + first, n);
+    s->n_copies++;
+    if (u >= 0) {
+        xfree(s->upload[u].part[k].p);
+        s->upload[u].part[k].p = p;
+        s->upload[u].part[k].n = n;
+        snprintf(head, sizeof head, "<CopyPartResult><ETag>&quot;p%d&quot;</ETag></CopyPartResult>", k);
+    } else {
+        server_keep(s, path, p, n);
+        snprintf(head, sizeof head, "<CopyObjectResult><ETag>&quot;w%d&quot;</ETag></CopyObjectResult>", s->n_puts);
+    }
+    return server_answer(fd, 200, "", head, strlen(head));
+}
+
+/* ListMultipartUploads: two at a time. */
+static inline bool server_list_uploads(struct object_server *s, int fd, const struct asked *q)
+{
+    struct str x = {0};
+    char prefix[512];
+    int given = 0;
+    bool more = false;
+    size_t bucket = strlen(q->path);
+    query_value(q, "prefix", prefix, sizeof prefix);
+    str_puts(&x, "<ListMultipartUploadsResult><Bucket>b</Bucket><EncodingType>url</EncodingType>");
+    for (int i = 0; i < s->n_uploads; i++) {
+        const char *key = s->upload[i].path + bucket + 1;
+        if (strncmp(key, prefix, strlen(prefix))) continue;
+        more = given == 2;
+        if (more) break;
+        given++;
+        str_puts(&x, "<Upload><Key>");
+        url_encode(&x, key, strlen(key), true);
+        str_printf(&x, "</Key><UploadId>%d/+=</UploadId><Owner><ID>1</ID></Owner></Upload>", s->upload[i].id);
+    }
+    str_printf(&x, "<IsTruncated>%s</IsTruncated></ListMultipartUploadsResult>", more ? "true" : "false");
+    bool good = server_answer(fd, 200, "Content-Type: application/xml\r\n", x.p, x.n);
+    str_free(&x);
+    return good;
+}
+
+/* A PUT, POST or DELETE, with the lock held; body is the caller's. False: the connection ends. */
+static inline bool server_write(struct object_server *s, int fd, const struct asked *q, const char *path,
+                                const unsigned char *body, size_t n, enum trouble t)
+{
+    char id[64], number[16], head[128] = "";
+    query_value(q, "uploadId", id, sizeof id);
+    query_value(q, "partNumber", number, sizeof number);
+    int u = *id ? upload_find(s, id) : -1, k = atoi(number);
+    const char *none = "<Error><Code>NoSuchUpload</Code><Message>no</Message></Error>",
+               *trouble = "<Error><Code>Trouble</Code><Message>as it was told</Message></Error>";
+    if (t == STATUS) return server_answer(fd, s->status, s->extra, trouble, strlen(trouble));
+    if (t == HANG_UP || t == RESET) return false;
+    if (t == HALF_STORED) n /= 2;
+    if (!strcmp(q->method, "DELETE")) {
+        if (*id) s->aborted++;
+        if (u >= 0) upload_drop(s, u);
+        for (int i = 0; !*id && i < s->n_objects; i++)
+            if (!strcmp(s->object[i].path, path)) server_drop(s, i--);
+        return server_answer(fd, 204, "", "", 0);
+    }
+    if (*id && u < 0) return server_answer(fd, 404, "", none, strlen(none));
+    if (!strcmp(q->method, "POST") && !*id) {
+        char xml[128];
+        CHECK(s->n_uploads < UPLOADS_MAX, "more than %d uploads", UPLOADS_MAX);
+        struct upload *x = &s->upload[s->n_uploads++];
+        *x = (struct upload){.id = ++s->begun};
+        snprintf(x->path, sizeof x->path, "%s", path);
+        snprintf(xml, sizeof xml, "<R><Bucket>b</Bucket><UploadId>%d/+=</UploadId></R>", x->id);
+        return server_answer(fd, 200, "", xml, strlen(xml));
+    }
+    if (!strcmp(q->method, "POST")) {
+        struct str list = {0};
+        str_add(&list, (const char *)body, n);
+        const char *done = "<R><ETag>&quot;x-2&quot;</ETag></R>",
+                   *later = "<Error><Code>InternalError</Code><Message>again</Message></Error>";
+        bool good = t != ERROR_INSIDE && upload_complete(s, u, str_text(&list));
+        str_free(&list);
+        return server_answer(fd, 200, "", good ? done : later, strlen(good ? done : later));
+    }
+    if (asked_header(q, "x-amz-copy-source")) return server_copies(s, fd, q, path, u, k);
+    if (*id) {
+        CHECK(k > 0 && k < 64, "part %d", k);
+        xfree(s->upload[u].part[k].p);
+        s->upload[u].part[k].p = server_copy(body, n);
+        s->upload[u].part[k].n = n;
+        snprintf(head, sizeof head, "ETag: \"p%d\"\r\n", k);
+    } else {
+        server_keep(s, path, server_copy(body, n), n);
+        snprintf(head, sizeof head, "ETag: \"w%d\"\r\n", s->n_puts);
+    }
+    return server_answer(fd, 200, head, "", 0);
+}
+
+/* What a request brings, as long as Content-Length says and trouble lets it; xfree it. NULL: it was cut short. */
+static inline unsigned char *server_body(struct object_server *s, int fd, const struct asked *q, size_t *n,
+                                         enum trouble t)
+{
+    const char *length = asked_header(q, "Content-Length");
+    *n = length ? (size_t)strtoull(length, NULL, 10) : 0;
+    unsigned char *p = xmalloc(*n + 1);
+    size_t wanted = t == RESET || t == STALL ? *n / 2 : *n;
+    for (size_t at = 0; at < wanted;) {
+        ssize_t k = recv(fd, p + at, wanted - at, 0);
+        if (k <= 0) {
+            xfree(p);
+            return NULL;
+        }
+        at += (size_t)k;
+    }
+    if (t != STALL) return p;
+    while (!atomic_load(&s->stop) && poll(&(struct pollfd){fd, POLLRDHUP, 0}, 1, 20) == 0) continue;
+    xfree(p);
+    return NULL;
+}
+
+/* Its body has the SHA-256 that was signed. */
+static inline bool server_body_right(const struct asked *q, const unsigned char *p, size_t n)
+{
+    unsigned char sum[SHA256_BYTES];
+    char text[SHA256_TEXT];
+    const char *said = asked_header(q, "x-amz-content-sha256");
+    sha256(p, n, sum);
+    return said && !strcmp(said, sha256_text(text, sum));
+}
+
+/* What is left of a request that writes. */
+static inline bool server_writes(struct object_server *s, int fd, const struct asked *q)
+{
+    char *path = xstrdup(q->path);
+    const char *no = "<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Error>",
+               *other = "<Error><Code>XAmzContentSHA256Mismatch</Code><Message>no</Message></Error>";
+    size_t n;
+    url_decode(path);
+    pthread_mutex_lock(&s->lock);
+    enum trouble t = FINE;
+    if (s->left > 0 && s->pass > 0) {
+        s->pass--;
+    } else if (s->left > 0) {
+        t = s->trouble;
+        s->left--;
+    }
+    bool right = !s->secret || server_signature_right(s, q);
+    s->n_requests++;
+    double delay_s = s->delay_s;
+    pthread_mutex_unlock(&s->lock);
+    if (delay_s > 0) clock_sleep_s(delay_s);
+    unsigned char *body = server_body(s, fd, q, &n, t);
+    bool good = body != NULL;
+    if (good && !right) good = server_answer(fd, 403, "", no, strlen(no));
+    else if (good && s->secret && t != RESET && !server_body_right(q, body, n))
+        good = server_answer(fd, 400, "", other, strlen(other));
+    else if (good) {
+        pthread_mutex_lock(&s->lock);
+        good = server_write(s, fd, q, path, body, n, t);
+        pthread_mutex_unlock(&s->lock);
+    }
+    xfree(body);
+    xfree(path);
+    return good;
+}
+
 static inline bool server_request(struct object_server *s, int fd)
 {
     struct asked *q = xcalloc(1, sizeof *q);
     bool good = server_read(fd, q), list;
+    if (good && strcmp(q->method, "GET") && strcmp(q->method, "HEAD")) {
+        good = server_writes(s, fd, q);
+        xfree(q);
+        return good;
+    }
     char *path = xstrdup(q->path);
     url_decode(path);
     pthread_mutex_lock(&s->lock);
-    list = good && strstr(q->query, "list-type=2");
+    bool uploads = good && strstr(q->query, "uploads=");
+    list = uploads || (good && strstr(q->query, "list-type=2"));
     struct served object = {.n = 0}; /* as it is now: a test may put another meanwhile */
     bool there = false;
     for (int i = 0; i < s->n_objects && !there; i++) {
         there = good && !strcmp(s->object[i].path, path);
         if (there) object = s->object[i];
     }
-    enum trouble t = good && s->left > 0 && s->left-- ? s->trouble : FINE;
+    enum trouble t = good && !s->writes && s->left > 0 && s->left-- ? s->trouble : FINE;
     bool right = good && (!s->secret || server_signature_right(s, q));
     s->n_requests += good;
     s->n_ranges += good && asked_header(q, "Range");
     s->busy++;
     if (s->busy > s->most_busy) s->most_busy = s->busy;
     double delay_s = s->delay_s;
-    if (list && right && t == FINE) good = server_list(s, fd, q);
+    if (list && right && t == FINE) good = uploads ? server_list_uploads(s, fd, q) : server_list(s, fd, q);
     pthread_mutex_unlock(&s->lock);
     if (good && delay_s > 0) clock_sleep_s(delay_s);
     const char *no = "<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Error>",
@@ -373,6 +633,8 @@ static inline void server_stop(struct object_server *s)
     pthread_mutex_unlock(&s->lock);
     for (int i = 0; i < s->n_connections; i++) pthread_join(s->connection[i], NULL);
     close(s->listener);
+    while (s->n_uploads) upload_drop(s, 0);
+    while (s->n_objects) server_drop(s, 0);
     pthread_mutex_destroy(&s->lock);
 }
 
@@ -386,6 +648,8 @@ static inline void server_put(struct object_server *s, const char *path, const v
     s->n_objects += i == s->n_objects;
     snprintf(s->object[i].path, sizeof s->object[i].path, "%s", path);
     snprintf(s->object[i].etag, sizeof s->object[i].etag, "%s", etag);
+    xfree(s->object[i].own);
+    s->object[i].own = NULL;
     s->object[i].p = p;
     s->object[i].n = n;
     pthread_mutex_unlock(&s->lock);
@@ -395,7 +659,7 @@ static inline void server_remove(struct object_server *s, const char *path)
 {
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < s->n_objects; i++)
-        if (!strcmp(s->object[i].path, path)) s->object[i--] = s->object[--s->n_objects];
+        if (!strcmp(s->object[i].path, path)) server_drop(s, i--);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -404,6 +668,7 @@ static inline void server_trouble(struct object_server *s, enum trouble t, int n
 {
     pthread_mutex_lock(&s->lock);
     s->trouble = t;
+    s->writes = false;
     s->left = n;
     s->status = status;
     snprintf(s->extra, sizeof s->extra, "%s", extra);

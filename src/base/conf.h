@@ -33,6 +33,7 @@ enum conf_type {
     CONF_REAL,   /* double */
     CONF_STRING, /* const char * in the arena; null gives NULL */
     CONF_CHOICE, /* int: index into choices */
+    CONF_WORD,   /* char[n], inside of the target: a short text that `fits` accepts */
     CONF_REALS,  /* double[], fixed count `n`: betas: [0.9, 0.95] */
     CONF_POINTS, /* struct conf_points: a number, or a list of {step: S, NAME: number}, NAME the row's: weight: 2, or
                     weight: [{step: 0, weight: 1}, {step: 100, weight: 0.5}]. Steps are whole, >= 0, and rise */
@@ -55,12 +56,13 @@ struct conf_of_kind {
 struct conf_row {
     const char *path; /* "model.layers" */
     enum conf_type type;
-    size_t offset;               /* in the target struct */
-    const char *otherwise;       /* default as YAML text; NULL: required. "null" for absent strings */
-    double lo, hi;               /* CONF_INT, CONF_REAL and CONF_POINTS: inclusive range; lo == hi == 0: any */
-    const char *choices;         /* CONF_CHOICE: "fp32|bf16|fp16" */
-    int n;                       /* CONF_REALS: how many */
-    const struct conf_row *item; /* CONF_LIST: rows of one item, paths relative; ends with path NULL */
+    size_t offset;         /* in the target struct */
+    const char *otherwise; /* default as YAML text; NULL: required. "null" for absent strings */
+    double lo, hi;         /* CONF_INT, CONF_REAL and CONF_POINTS: inclusive range; lo == hi == 0: any */
+    const char *choices;   /* CONF_CHOICE: "fp32|bf16|fp16" */
+    int n;                 /* CONF_REALS: how many; CONF_WORD: bytes, with the 0 at the end */
+    const char *(*fits)(const char *text); /* CONF_WORD: NULL: it does; else what was wanted */
+    const struct conf_row *item;           /* CONF_LIST: rows of one item, paths relative; ends with path NULL */
     size_t item_bytes;
     bool item_pairs; /* CONF_LIST: a map is a list of pairs; its keys are the items' first row, its values their second
                       */

@@ -105,6 +105,7 @@ static void print_scalar(struct str *out, const struct conf_row *row, const char
         else str_puts(out, "null");
         break;
     }
+    case CONF_WORD: print_text(out, at); break;
     case CONF_CHOICE: print_choice(out, row->choices, *(const int *)(const void *)at); break;
     case CONF_REALS:
         for (int i = 0; i < row->n; i++) {
@@ -189,13 +190,10 @@ void conf_print(const struct conf_row *rows, const void *target, struct str *out
 static void help_type(const struct conf_row *row, struct str *out)
 {
     static const char *const names[] = {
-        [CONF_BOOL] = "true|false",
-        [CONF_INT] = "integer",
-        [CONF_REAL] = "number",
-        [CONF_STRING] = "text",
-        [CONF_CHOICE] = "",
-        [CONF_REALS] = "numbers",
-        [CONF_POINTS] = "number, or points",
+        [CONF_BOOL] = "true|false", [CONF_INT] = "integer",
+        [CONF_REAL] = "number",     [CONF_STRING] = "text",
+        [CONF_CHOICE] = "",         [CONF_WORD] = "text",
+        [CONF_REALS] = "numbers",   [CONF_POINTS] = "number, or points",
         [CONF_LIST] = "list",
     };
     str_puts(out, row->type == CONF_CHOICE ? row->choices : names[row->type]);

@@ -100,6 +100,17 @@ static int set_string(const struct source *s, const struct scope *sc, const stru
     return OK;
 }
 
+static int set_word(const struct source *s, const struct scope *sc, const struct conf_row *row,
+                    const struct conf_node *v)
+{
+    const char *wanted = v->kind == CONF_NODE_SCALAR ? row->fits(v->text) : row->fits("");
+    if (wanted) return wrong_type(s, sc, row, v, wanted);
+    CHECK(strlen(v->text) < (size_t)row->n, "%s: %s does not fit into %d bytes", row->path, v->text, row->n);
+    memset(sc->target + row->offset, 0, (size_t)row->n); /* so that equal texts are equal bytes */
+    memcpy(sc->target + row->offset, v->text, strlen(v->text));
+    return OK;
+}
+
 /* The choices as words in the arena; returns how many. */
 static int split_choices(const char *choices, const char ***words, struct arena *a)
 {
@@ -207,8 +218,8 @@ static int set_points(const struct source *s, const struct scope *sc, const stru
 typedef int set_fn(const struct source *, const struct scope *, const struct conf_row *, const struct conf_node *);
 
 static set_fn *const setters[] = {
-    [CONF_BOOL] = set_bool,     [CONF_INT] = set_int,     [CONF_REAL] = set_real,     [CONF_STRING] = set_string,
-    [CONF_CHOICE] = set_choice, [CONF_REALS] = set_reals, [CONF_POINTS] = set_points,
+    [CONF_BOOL] = set_bool,     [CONF_INT] = set_int,   [CONF_REAL] = set_real,   [CONF_STRING] = set_string,
+    [CONF_CHOICE] = set_choice, [CONF_WORD] = set_word, [CONF_REALS] = set_reals, [CONF_POINTS] = set_points,
 };
 
 int conf_set_scalar(const struct source *s, const struct scope *sc, const struct conf_row *row,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conveyor.c: a ring of items under one lock.
+/* conveyor.c: rings of items under one lock.
  *
  *   FREE -> read -> READY -> taken -> BUSY -> worked -> DONE -> delivered -> FREE
  *
- * The caller's thread delivers what is done first in line, else reads what there is room for, else works like the
- * others, else sleeps. Items are taken in order. An item is some milliseconds of work, so one lock is enough; a queue
- * without locks was not worth it.
+ * A thread that may do so delivers what is done first in line, else reads what there is room for, else works, else
+ * sleeps. With one belt only the caller's thread may, with several any. Items of a belt are taken in order. An item is
+ * some milliseconds of work, so one lock is enough; a queue without locks was not worth it.
  */
 #include "base/conveyor.h"
 
@@ -25,129 +25,160 @@ struct slot {
     struct err e;
 };
 
+struct belt {
+    struct slot *slots;
+    int64_t n_read, n_taken, n_delivered; /* item i is in slot i % n */
+    bool reading, at_end;                 /* one thread reads; there is no more, or it failed */
+    int read_code;                        /* of a read that failed: the items before it are delivered first */
+    struct err read_e;
+};
+
 struct conveyor {
     const struct conveyor_ops *ops;
     void *arg;
-    struct err *e;
-    int code;      /* what conveyor_run comes back with */
-    int read_code; /* of a read that failed: the items before it are delivered first */
-    struct err read_e;
+    int n, n_belts; /* slots of a belt */
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
-    struct slot *slots;
-    int n;
-    int64_t n_read, n_taken, n_delivered; /* item i is in slot i % n */
-    bool over;                            /* nothing more is to be taken */
+    struct belt *belts;
+    int code; /* of what failed to be worked on or delivered */
+    struct err *e;
+    bool delivering; /* one thread does */
+    bool stops;      /* a read failed: nothing more is read */
+    bool over;       /* nothing more is to be done */
 };
 
-static struct slot *slot_of(struct conveyor *c, int64_t i) { return &c->slots[i % c->n]; }
+static struct slot *slot_of(const struct conveyor *c, const struct belt *b, int64_t i) { return &b->slots[i % c->n]; }
 
-/* The next item that may be worked on, now BUSY; NULL: none. Under the lock. */
-static struct slot *take(struct conveyor *c)
+/* The next item of the belt that may be worked on, now BUSY; NULL: none. */
+static struct slot *take(struct conveyor *c, struct belt *b)
 {
-    if (c->over || c->n_taken == c->n_read) return NULL;
-    struct slot *s = slot_of(c, c->n_taken);
-    if (s->follows && c->n_taken > c->n_delivered && slot_of(c, c->n_taken - 1)->state != DONE) return NULL;
+    if (b->n_taken == b->n_read) return NULL;
+    struct slot *s = slot_of(c, b, b->n_taken);
+    if (s->follows && b->n_taken > b->n_delivered && slot_of(c, b, b->n_taken - 1)->state != DONE) return NULL;
     s->state = BUSY;
-    c->n_taken++;
+    b->n_taken++;
     return s;
 }
 
-/* Under the lock, which is let go meanwhile. */
-static void work(struct conveyor *c, int member, struct slot *s)
+/* What follows is called under the lock, and lets it go meanwhile. True: something was done. */
+
+static bool work(struct conveyor *c, int member)
 {
+    struct slot *s = NULL;
+    for (int i = 0; i < c->n_belts && !s; i++) s = take(c, &c->belts[i]);
+    if (!s) return false;
     pthread_mutex_unlock(&c->lock);
     s->code = c->ops->work(c->arg, member, s->item, &s->e);
     pthread_mutex_lock(&c->lock);
     s->state = DONE;
-    pthread_cond_broadcast(&c->changed);
+    return true;
 }
 
-static void work_until_over(struct conveyor *c, int member)
+static bool deliver(struct conveyor *c)
 {
-    pthread_mutex_lock(&c->lock);
-    while (!c->over) {
-        struct slot *s = take(c);
-        if (s) work(c, member, s);
-        else pthread_cond_wait(&c->changed, &c->lock);
+    struct belt *b = NULL;
+    for (int i = 0; i < c->n_belts && !b && !c->delivering; i++) {
+        struct belt *x = &c->belts[i];
+        if (x->n_delivered < x->n_read && slot_of(c, x, x->n_delivered)->state == DONE) b = x;
     }
+    if (!b) return false;
+    struct slot *s = slot_of(c, b, b->n_delivered); /* DONE: nobody else's */
+    struct err e;
+    c->delivering = true;
     pthread_mutex_unlock(&c->lock);
-}
-
-/* Delivers the first item in line. Without the lock: a slot that is DONE is the owner's. */
-static int deliver(struct conveyor *c)
-{
-    struct slot *s = slot_of(c, c->n_delivered);
-    int code = s->code ? err_set(c->e, (enum err_code)s->code, "%s", s->e.text) : OK;
-    return code ? code : c->ops->deliver(c->arg, s->item, c->e);
-}
-
-/* The owner's next move; false: all is done or failed. */
-static bool step(struct conveyor *c, bool *more)
-{
+    int code = s->code ? err_set(&e, (enum err_code)s->code, "%s", s->e.text) : c->ops->deliver(c->arg, s->item, &e);
     pthread_mutex_lock(&c->lock);
-    bool first_done = c->n_delivered < c->n_read && slot_of(c, c->n_delivered)->state == DONE;
-    bool room = *more && c->n_read - c->n_delivered < c->n;
-    if (!first_done && !room) {
-        struct slot *s = take(c);
-        if (s) work(c, 0, s);
-        else if (c->n_delivered < c->n_read) pthread_cond_wait(&c->changed, &c->lock);
+    c->delivering = false;
+    s->state = FREE;
+    b->n_delivered++;
+    if (code && !c->code) c->code = err_set(c->e, (enum err_code)code, "%s", e.text);
+    c->over = c->over || code;
+    return true;
+}
+
+static bool read_one(struct conveyor *c)
+{
+    struct belt *b = NULL;
+    for (int i = 0; i < c->n_belts && !b && !c->stops; i++) {
+        struct belt *x = &c->belts[i];
+        if (!x->reading && !x->at_end && x->n_read - x->n_delivered < c->n) b = x;
     }
-    bool ends = !first_done && !*more && c->n_delivered == c->n_read;
-    pthread_mutex_unlock(&c->lock);
-    int got = OK;
+    if (!b) return false;
+    struct slot *s = slot_of(c, b, b->n_read);
     bool follows = false;
-    if (first_done) got = deliver(c);
-    else if (room) got = c->ops->read(c->arg, slot_of(c, c->n_read)->item, &follows, &c->read_e);
-    if (first_done && got) c->code = got;
-    if (c->code || ends) return false;
-    if (!first_done && room && got < 0) c->read_code = got;
-    if (!first_done && room && got <= 0) *more = false;
-
+    b->reading = true;
+    pthread_mutex_unlock(&c->lock);
+    int got = c->ops->read(c->arg, s->item, &follows, &b->read_e);
     pthread_mutex_lock(&c->lock);
-    if (first_done) slot_of(c, c->n_delivered++)->state = FREE;
-    if (!first_done && room && got > 0) {
-        struct slot *s = slot_of(c, c->n_read++);
+    b->reading = false;
+    if (got > 0) {
         s->state = READY;
         s->follows = follows;
-        pthread_cond_broadcast(&c->changed);
+        b->n_read++;
+        return true;
     }
-    pthread_mutex_unlock(&c->lock);
+    b->at_end = true;
+    b->read_code = got;
+    c->stops = c->stops || got;
+    return true;
+}
+
+static bool all_done(const struct conveyor *c)
+{
+    for (int i = 0; i < c->n_belts; i++) {
+        const struct belt *b = &c->belts[i];
+        if (b->reading || b->n_delivered < b->n_read || !(b->at_end || c->stops)) return false;
+    }
     return true;
 }
 
 static void member_main(void *arg, int member, int n_members)
 {
     struct conveyor *c = arg;
+    bool carries = member == 0 || c->n_belts > 1;
     (void)n_members;
-    if (member > 0) {
-        work_until_over(c, member);
-        return;
-    }
-    for (bool more = true; step(c, &more);) continue;
-    if (!c->code && c->read_code) c->code = err_set(c->e, (enum err_code)c->read_code, "%s", c->read_e.text);
     pthread_mutex_lock(&c->lock);
-    c->over = true;
+    while (!c->over) {
+        bool did = (carries && (deliver(c) || read_one(c))) || work(c, member);
+        if (carries && all_done(c)) c->over = did = true;
+        if (did) pthread_cond_broadcast(&c->changed);
+        else pthread_cond_wait(&c->changed, &c->lock);
+    }
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
+}
+
+int conveyor_run_belts(const struct conveyor_ops *ops, void *arg, void *const *items, int n_belts, int n_each,
+                       int n_threads, struct err *e)
+{
+    CHECK(n_belts >= 1 && n_each >= 1 && n_threads >= 1, "%d belts of %d items and %d threads", n_belts, n_each,
+          n_threads);
+    struct team *team;
+    int code = team_start(&team, n_threads, e);
+    if (code) return code;
+    struct conveyor c = {.ops = ops, .arg = arg, .e = e, .n = n_each, .n_belts = n_belts};
+    c.belts = xcalloc((size_t)n_belts, sizeof *c.belts);
+    for (int i = 0; i < n_belts; i++) {
+        c.belts[i].slots = xcalloc((size_t)n_each, sizeof *c.belts[i].slots);
+        for (int k = 0; k < n_each; k++) c.belts[i].slots[k].item = items[i * n_each + k];
+    }
+    CHECK(!pthread_mutex_init(&c.lock, NULL) && !pthread_cond_init(&c.changed, NULL), "no mutex to be had");
+    team_run(team, member_main, &c);
+    pthread_cond_destroy(&c.changed);
+    pthread_mutex_destroy(&c.lock);
+    for (int i = 0; i < n_belts; i++) {
+        struct belt *b = &c.belts[i];
+        if (!c.code && b->read_code) c.code = err_set(e, (enum err_code)b->read_code, "%s", b->read_e.text);
+        xfree(b->slots);
+    }
+    xfree(c.belts);
+    team_free(team);
+    return c.code;
 }
 
 int conveyor_run(const struct conveyor_ops *ops, void *arg, void *const *items, int n_items, int n_threads,
                  struct err *e)
 {
-    CHECK(n_items >= 1 && n_threads >= 1, "a conveyor of %d items and %d threads", n_items, n_threads);
-    struct team *team;
-    int code = team_start(&team, n_threads, e);
-    if (code) return code;
-    struct conveyor c = {.ops = ops, .arg = arg, .e = e, .n = n_items};
-    c.slots = xcalloc((size_t)n_items, sizeof *c.slots);
-    for (int i = 0; i < n_items; i++) c.slots[i].item = items[i];
-    CHECK(!pthread_mutex_init(&c.lock, NULL) && !pthread_cond_init(&c.changed, NULL), "no mutex to be had");
-    team_run(team, member_main, &c);
-    pthread_cond_destroy(&c.changed);
-    pthread_mutex_destroy(&c.lock);
-    xfree(c.slots);
-    team_free(team);
-    return c.code;
+    return conveyor_run_belts(ops, arg, items, 1, n_items, n_threads, e);
 }

@@ -129,6 +129,11 @@ int fs_sync_dir(const char *path, struct err *e)
     return code;
 }
 
+int fs_link(const char *from, const char *to, struct err *e)
+{
+    return link(from, to) ? err_errno(e, ERR_IO, errno, "%s: cannot be linked to %s", from, to) : OK;
+}
+
 int fs_rename(const char *from, const char *to, struct err *e)
 {
     if (rename(from, to)) return err_errno(e, ERR_IO, errno, "%s: cannot be renamed to %s", from, to);

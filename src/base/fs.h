@@ -57,6 +57,8 @@ int fs_write_private(const char *path, const void *p, size_t n, struct err *e); 
  * there. */
 int fs_sweep_temporaries(const char *folder, const char *name, struct err *e);
 int fs_sync_dir(const char *path, struct err *e);
+/* A second name of a file, on the same file system. The directory of `to` is not synced. */
+int fs_link(const char *from, const char *to, struct err *e);
 int fs_rename(const char *from, const char *to, struct err *e); /* and syncs the directory of `to` */
 /* Renames path to the first free of path.aside-1, path.aside-2, ...; xfree *to. The caller alone names files there. */
 int fs_set_aside(const char *path, char **to, struct err *e);

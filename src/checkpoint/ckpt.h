@@ -10,6 +10,7 @@
  *            step-N       published            complete; its last byte was synced before it got this name
  *            .trash-*     being removed
  *            latest       a link to the newest published one
+ *            best         a link to the one that the run's evaluations found best (ckpt_set_best)
  *
  * Invariants
  *   1. A directory named step-* is complete: every file synced, then the directory, then renamed.
@@ -22,6 +23,7 @@
 #ifndef TUTTI_CHECKPOINT_CKPT_H
 #define TUTTI_CHECKPOINT_CKPT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -58,6 +60,13 @@ struct ckpt_attachment {
     bool private;          /* for its owner's eyes only */
 };
 
+/* What was published. */
+struct ckpt_told {
+    bool has_state;
+    uint64_t state;        /* one number for it, the same for every layout (docs/checkpoint-format.md) */
+    int64_t bytes, linked; /* of files; of these what an older checkpoint has, too */
+};
+
 struct ckpt_info {
     int64_t step;   /* optimizer steps done */
     int64_t tokens; /* trained so far */
@@ -65,11 +74,14 @@ struct ckpt_info {
     const char *extra; /* JSON text of an object: positions, and "model" (hf_config_put in hf.h); NULL: none */
     const struct ckpt_attachment *attachments;
     int n_attachments;
-    int keep;           /* published checkpoints to keep, this one included; 0: all */
+    int keep;           /* published checkpoints to keep, this one included, beside the best; 0: all */
     int64_t keep_every; /* and all whose step is a multiple of this; 0: none beside those */
+    bool incremental;   /* ckpt_save, and who calls ckpt_save_rank_since: what stands still is linked */
     /* Of a checkpoint whose files lie on several hosts (run/memckpt.h), each of which publishes what it has: */
     bool parted; /* the files of some ranks are elsewhere; a directory of this step is replaced, whatever it is */
-    int64_t publication; /* which one it is, the same on all hosts; 0: the next one below root */
+    int64_t publication;        /* which one it is, the same on all hosts; 0: the next one below root */
+    const atomic_llong *in_use; /* the step of one that is being copied, which stays; NULL: none */
+    struct ckpt_told *told;     /* filled by the publishing; NULL: nobody asks */
 };
 
 /* -- saving ------------------------------------------------------------------------------------------------- */
@@ -85,6 +97,13 @@ int ckpt_save_begin(const char *root, int64_t step, struct err *e);
 /* Every rank, after begin: writes boxes-RANK.safetensors with the boxes it holds. Over all ranks each element of
  * each tensor must be given exactly once: of several replicas one is saved. */
 int ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n, struct err *e);
+/* The same, incrementally: of boxes that are, byte for byte, what the newest checkpoint below root has of them, files
+ * that hold nothing else are linked instead of written (still.h). written (may be NULL): bytes of this rank's files. */
+struct ckpt_written {
+    int64_t written, linked;
+};
+int ckpt_save_rank_since(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n,
+                         struct ckpt_written *written, struct err *e);
 /* Where a rank's boxes and their list lie until they are published; xfree it. */
 char *ckpt_boxes_path(const char *root, int64_t step, int rank);
 char *ckpt_list_path(const char *root, int64_t step, int rank);
@@ -97,6 +116,20 @@ void ckpt_save_abort(const char *root, int64_t step, int64_t needed, struct err 
 /* All of it for one rank. On failure nothing is left behind, and the text says where, how much room there is and
  * that the last published checkpoint is intact. */
 int ckpt_save(const char *root, const struct ckpt_info *info, const struct ckpt_tensor *t, int64_t n, struct err *e);
+
+/* For who copies a finished checkpoint file by file (run/checkpoint_copies.h): ckpt_save_begin, the files below
+ * ckpt_temporary (xfree it), each synced, its manifest last, and this: it gets its name, if every file is there in its
+ * size. keep as in struct ckpt_info. fails   ERR_CORRUPT, ERR_IO: it is not published; ckpt_save_abort removes what
+ * there is */
+char *ckpt_temporary(const char *root, int64_t step);
+int ckpt_adopt(const char *root, int64_t step, int keep, struct err *e);
+/* Points root/best to the checkpoint of that step, which is published; -1: takes the link away. */
+int ckpt_set_best(const char *root, int64_t step, struct err *e);
+/* What extra says that the best one was when this was saved ("best": {"step": N, ...}); -1: nothing. Of what the newest
+ * names, no checkpoint is removed by `keep`. */
+int64_t ckpt_best(const struct json *extra);
+/* step-00000500: 500; -1: no name of a checkpoint. */
+int64_t ckpt_step_of(const char *name);
 
 /* -- finding ------------------------------------------------------------------------------------------------ */
 
@@ -141,20 +174,31 @@ int ckpt_open(struct ckpt **c, const char *path, struct err *e);
  * files of boxes may be missing. */
 int ckpt_open_parted(struct ckpt **c, const char *path, struct err *e);
 void ckpt_close(struct ckpt *c);
-/* Its files of boxes, and whether the one called ckpt_file_name is here in its full size. */
+/* Its files, and whether the one called ckpt_file_name is here in its full size. */
 int ckpt_n_files(const struct ckpt *c);
 const char *ckpt_file_name(const struct ckpt *c, int file);
+const char *ckpt_file_of(const struct ckpt *c, int64_t i, int k); /* that box k of tensor i is in */
+/* Whether two checkpoints, by their paths, have one file of that name (ckpt_info.incremental): damaged in one, it is
+ * damaged in both. */
+bool ckpt_shared(const char *path, const char *other, const char *file);
 bool ckpt_file_here(const struct ckpt *c, int file);
 /* Which of n ranks can read which file: sees[file * n + rank], copied. Without this call all can. */
 void ckpt_seen_by(struct ckpt *c, const uint8_t *sees, int n);
+/* Whether that rank can read the file; its bytes. */
+bool ckpt_file_seen(const struct ckpt *c, int file, int rank);
+int64_t ckpt_file_bytes(const struct ckpt *c, int file);
 /* Whether that rank can read box k of tensor i. */
 bool ckpt_sees(const struct ckpt *c, int64_t i, int k, int rank);
 const char *ckpt_path(const struct ckpt *c);
 int64_t ckpt_step(const struct ckpt *c);
 int64_t ckpt_tokens(const struct ckpt *c);
 int64_t ckpt_seed(const struct ckpt *c);
-int64_t ckpt_publication(const struct ckpt *c);      /* which one below its root this is */
-uint64_t ckpt_hash(const struct ckpt *c);            /* of the manifest's bytes: equal for the same checkpoint only */
+int64_t ckpt_publication(const struct ckpt *c); /* which one below its root this is */
+uint64_t ckpt_hash(const struct ckpt *c);       /* of the manifest's bytes: equal for the same checkpoint only */
+/* One number of the whole state, and of a tensor's values, the same for every layout; false: an older tutti wrote it,
+ * which left them out. */
+bool ckpt_state(const struct ckpt *c, uint64_t *state);
+bool ckpt_tensor_state(const struct ckpt *c, int64_t i, uint64_t *state);
 const char *ckpt_writer(const struct ckpt *c);       /* version of the tutti that wrote it */
 const struct json *ckpt_extra(const struct ckpt *c); /* NULL: none */
 /* The bytes of an attachment, compared with their checksum (NUL-terminated, not counted; xfree *text). Not attached:
@@ -195,7 +239,7 @@ int ckpt_load(struct ckpt *c, const struct ckpt_tensor *t, int64_t n, struct err
 typedef void ckpt_problem_fn(void *ctx, const char *text);
 int64_t ckpt_verify(struct ckpt *c, ckpt_problem_fn *bad, void *ctx);
 
-/* One of its files. */
+/* One of its files, attachments too. */
 int ckpt_verify_file(struct ckpt *c, int file, struct err *e);
 
 #endif

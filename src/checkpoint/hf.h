@@ -56,8 +56,8 @@ void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m
 
 /* -- names -------------------------------------------------------------------------------------------------- */
 
-/* One of our parameters and where it lies among theirs: ours[o, i] = theirs[i, offset + o] when transposed, else
- * ours[o, ...] = theirs[offset + o, ...]. */
+/* One of our parameters and where it lies among theirs: ours[o, i] = theirs[first + i, offset + step * o] when
+ * transposed (a vector: i is 0), else ours[o, ...] = theirs[offset + o, ...]. */
 struct hf_param {
     char name[80];
     struct shape shape;
@@ -67,11 +67,16 @@ struct hf_param {
     struct shape file_shape;  /* and as their file has it: other dims of as many elements */
     bool transposed;
     int64_t offset;
+    int64_t first, step; /* transposed: of the matrices of all experts one after the other, this one's first row; and
+                            how far apart its columns are */
 };
 int64_t hf_n_params(const struct hf_model *m);
 struct hf_param hf_param_at(const struct hf_model *m, int64_t i); /* parts of one fused tensor are neighbours */
 /* A tensor that files may hold and that is no parameter (masks, rotary frequencies, a tied head). */
 bool hf_is_ignored(const struct hf_model *m, const char *theirs);
+/* Tables that a module for further tokens has in their files once more, under "model.layers.N.", and which of ours. */
+enum { HF_MTP_COPIES = 2 };
+extern const char *const hf_mtp_copies[HF_MTP_COPIES][2];
 const char *hf_prefix(enum hf_family f); /* "transformer.", "model." */
 
 /* -- reading ------------------------------------------------------------------------------------------------ */

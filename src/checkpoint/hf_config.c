@@ -6,42 +6,71 @@
  * config of an architecture with another model_type is refused outright, also when its keys would fit: the differences
  * are in code that is not in the file.
  */
+#include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/hf_keys.h"
+#include "checkpoint/hf_llava.h"
+#include "checkpoint/hf_layers.h"
 #include "checkpoint/hf_numbers.h"
+#include "checkpoint/hf_own.h"
 #include "kernel/kernel.h"
 
 #define CONFIG_LIMIT ((size_t)16 << 20)
 #define SIZE_LIMIT ((int64_t)1 << 31)
+enum { MAMBA_POSITIONS = 1 << 20 }; /* a state is as large after any text: the longest that a run takes by itself */
+#define BERT_UNMASKS "BertForMaskedLM"
+#define BERT_TELLS "BertForSequenceClassification"
 
 /* Columns of a head that positions turn. */
 static int64_t turned_columns(const struct model_config *c) { return c->mla.kv_rank ? c->mla.rope_dim : c->head_dim; }
 
-static const char *const family_names[HF_N] = {[HF_GPT2] = "gpt2",
-                                               [HF_LLAMA] = "llama",
-                                               [HF_MIXTRAL] = "mixtral",
-                                               [HF_DEEPSEEK_V2] = "deepseek_v2",
-                                               [HF_DEEPSEEK_V3] = "deepseek_v3",
-                                               [HF_VIT] = "vit"};
+/* ours: the family that computes it. */
+static const struct hf_row {
+    const char *name, *architecture;
+    enum model_family ours;
+} families[HF_N] = {
+    [HF_GPT2] = {"gpt2", "GPT2LMHeadModel", MODEL_GPT2},
+    [HF_LLAMA] = {"llama", "LlamaForCausalLM", MODEL_LLAMA},
+    [HF_MIXTRAL] = {"mixtral", "MixtralForCausalLM", MODEL_MIXTRAL},
+    [HF_DEEPSEEK_V2] = {"deepseek_v2", "DeepseekV2ForCausalLM", MODEL_DEEPSEEK},
+    [HF_DEEPSEEK_V3] = {"deepseek_v3", "DeepseekV3ForCausalLM", MODEL_DEEPSEEK},
+    [HF_VIT] = {"vit", "ViTForImageClassification", MODEL_VIT},
+    [HF_BERT] = {"bert", BERT_UNMASKS, MODEL_BERT},
+    [HF_MISTRAL] = {"mistral", "MistralForCausalLM", MODEL_MISTRAL},
+    [HF_QWEN2] = {"qwen2", "Qwen2ForCausalLM", MODEL_QWEN2},
+    [HF_QWEN3] = {"qwen3", "Qwen3ForCausalLM", MODEL_QWEN3},
+    [HF_QWEN3_MOE] = {"qwen3_moe", "Qwen3MoeForCausalLM", MODEL_QWEN3_MOE},
+    [HF_SMOLLM3] = {"smollm3", "SmolLM3ForCausalLM", MODEL_SMOLLM3},
+    [HF_OLMO2] = {"olmo2", "Olmo2ForCausalLM", MODEL_OLMO2},
+    [HF_PHI3] = {"phi3", "Phi3ForCausalLM", MODEL_PHI3},
+    [HF_GEMMA2] = {"gemma2", "Gemma2ForCausalLM", MODEL_GEMMA2},
+    [HF_GEMMA3] = {"gemma3_text", "Gemma3ForCausalLM", MODEL_GEMMA3},
+    [HF_GPT_OSS] = {"gpt_oss", "GptOssForCausalLM", MODEL_GPT_OSS},
+    [HF_MAMBA2] = {"mamba2", "Mamba2ForCausalLM", MODEL_MAMBA2},
+    [HF_LLAVA] = {"llava", "LlavaForConditionalGeneration", MODEL_LLAVA},
+};
 
 const char *hf_family_name(enum hf_family f)
 {
     CHECK((unsigned)f < HF_N, "family %d", (int)f);
-    return family_names[f];
+    return families[f].name;
 }
 
 struct hf_model hf_model_default(enum hf_family f)
 {
-    static const enum model_family ours[HF_N] = {MODEL_GPT2,     MODEL_LLAMA,    MODEL_MIXTRAL,
-                                                 MODEL_DEEPSEEK, MODEL_DEEPSEEK, MODEL_VIT};
-    struct hf_model m = {.family = f, .model.family = ours[f], .bos = -1};
+    struct hf_model m = {.family = f, .model.family = families[f].ours, .bos = -1};
     struct err none;
     (void)hf_numbers_read(&m.model, model_numbers, NULL, 1u << f, "", &none);
     (void)hf_numbers_read(&m, hf_more_numbers, NULL, 1u << f, "", &none);
+    for (const struct number *n = model_numbers; n->row.path; n++)
+        if (n->row.type == CONF_WORD)
+            memcpy((char *)&m.model + n->row.offset, n->row.otherwise, strlen(n->row.otherwise));
     return m;
 }
 
@@ -98,22 +127,66 @@ static int check_scaling(struct model_config *c, unsigned in, const char *what, 
 {
     const struct rope_scaling_config *r = &c->rope_scaling;
     if (in == IN_YARN && !r->original_max_position) c->rope_scaling.original_max_position = c->max_positions;
-    if (in == IN_YARN && (c->yarn.factor == 0 || !c->mla.kv_rank))
-        return err_set(e, ERR_REQUEST, "%s: %s: yarn wants a factor, and is computed for latent attention only", what,
-                       key);
+    if (in == IN_DYNAMIC || in == IN_LINEAR) c->rope_scaling.original_max_position = c->max_positions;
+    if (in == IN_YARN && c->yarn.factor == 0) return err_set(e, ERR_REQUEST, "%s: %s: yarn wants a factor", what, key);
+    if ((in == IN_DYNAMIC || in == IN_LINEAR) && r->factor < 1)
+        return err_set(e, ERR_REQUEST, "%s: %s: linear and dynamic want a factor of 1 or more", what, key);
     if (in == IN_LLAMA3 && (r->factor == 0 || r->low_freq_factor == 0 || r->high_freq_factor <= r->low_freq_factor))
         return err_set(e, ERR_REQUEST, "%s: %s: llama3 wants factor, low_freq_factor < high_freq_factor", what, key);
     return OK;
+}
+
+/* The angles of one object. */
+static int read_rope_object(struct hf_model *m, const struct json *rope, const char *key,
+                            const struct hf_ignore *ignore, const char *what, struct err *e)
+{
+    static const struct {
+        const char *type;
+        unsigned in;
+    } kinds[] = {{"default", IN_DEFAULT},
+                 {"llama3", IN_LLAMA3},
+                 {"yarn", IN_YARN},
+                 {"linear", IN_LINEAR},
+                 {"dynamic", IN_DYNAMIC}};
+    const char *type = json_string(json_get(rope, "rope_type"), NULL, NULL);
+    if (!type) type = json_string(json_get(rope, "type"), NULL, "default");
+    unsigned in = 0;
+    for (size_t i = 0; json_kind(rope) == JSON_OBJECT && i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(type, kinds[i].type)) in = kinds[i].in;
+    if (in != IN_DEFAULT && m->family == HF_PHI3) in = 0; /* their code takes yarn for longrope, and knows no other */
+    if (!in)
+        return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only %s", what, key, type,
+                       m->family == HF_PHI3 ? "default is" : "default, linear, dynamic, llama3 and yarn are");
+    int rc = hf_keys_check_rope(rope, key, in, ignore, what, e);
+    if (rc == OK) rc = hf_numbers_read(&m->model, model_numbers, rope, in, what, e);
+    return rc == OK ? check_scaling(&m->model, in, what, key, e) : rc;
+}
+
+/* Gemma 3 in files of transformers 5: an object for each type of layer. That of local layers is a base and nothing
+ * else. */
+static int read_rope_by_type(struct hf_model *m, const struct json *rope, const struct hf_ignore *ignore,
+                             const char *what, struct err *e)
+{
+    const struct json *all = json_get(rope, "full_attention"), *near = json_get(rope, "sliding_attention");
+    struct hf_model local = *m;
+    if (json_size(rope) != (size_t)(all != NULL) + (near != NULL))
+        return err_set(e, ERR_REQUEST,
+                       "%s: rope_parameters: wanted full_attention and sliding_attention, and nothing else", what);
+    int rc = all ? read_rope_object(m, all, "rope_parameters.full_attention", ignore, what, e) : OK;
+    local.model.rope_theta = local.model.attn.local_theta;
+    if (rc == OK && near) rc = read_rope_object(&local, near, "rope_parameters.sliding_attention", ignore, what, e);
+    if (rc == OK && (local.model.rope_scaling.factor > 0 || local.model.yarn.factor > 0))
+        return err_set(e, ERR_REQUEST,
+                       "%s: rope_parameters.sliding_attention: scaled angles of local layers are not computed here",
+                       what);
+    m->model.attn.local_theta = local.model.rope_theta;
+    return rc;
 }
 
 /* rope_scaling in files of transformers 4, rope_parameters (theta inside) from 5 on. */
 static int read_rope(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
                      struct err *e)
 {
-    static const struct {
-        const char *type;
-        unsigned in;
-    } kinds[] = {{"default", IN_DEFAULT}, {"llama3", IN_LLAMA3}, {"yarn", IN_YARN}};
     bool newer = is_given(config, "rope_parameters");
     const char *key = newer ? "rope_parameters" : "rope_scaling";
     if (newer && is_given(config, "rope_scaling"))
@@ -121,17 +194,9 @@ static int read_rope(struct hf_model *m, const struct json *config, const struct
                        "%s: rope_parameters and rope_scaling are both there; which one counts is not said", what);
     if (!is_given(config, key)) return OK;
     const struct json *rope = json_get(config, key);
-    const char *type = json_string(json_get(rope, "rope_type"), NULL, NULL);
-    if (!type) type = json_string(json_get(rope, "type"), NULL, "default");
-    unsigned in = 0;
-    for (size_t i = 0; json_kind(rope) == JSON_OBJECT && i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(type, kinds[i].type)) in = kinds[i].in;
-    if (!in)
-        return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only default, llama3 and yarn are",
-                       what, key, type);
-    int rc = hf_keys_check_rope(rope, key, in, ignore, what, e);
-    if (rc == OK) rc = hf_numbers_read(&m->model, model_numbers, rope, in, what, e);
-    return rc == OK ? check_scaling(&m->model, in, what, key, e) : rc;
+    if (newer && m->family == HF_GEMMA3 && (json_get(rope, "full_attention") || json_get(rope, "sliding_attention")))
+        return read_rope_by_type(m, rope, ignore, what, e);
+    return read_rope_object(m, rope, key, ignore, what, e);
 }
 
 static int settle_llama(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
@@ -140,6 +205,7 @@ static int settle_llama(struct hf_model *m, const struct json *config, const str
     struct model_config *c = &m->model;
     if (!c->kv_heads) c->kv_heads = c->heads;
     if (!c->head_dim) c->head_dim = c->hidden / c->heads;
+    c->attn.o_bias = c->attn.qkv_bias && m->family != HF_QWEN2; /* attention_bias is of all its products */
     int64_t turned = turned_columns(c);
     int rc = read_rope(m, config, ignore, what, e);
     if (rc == OK && c->heads % c->kv_heads)
@@ -148,7 +214,7 @@ static int settle_llama(struct hf_model *m, const struct json *config, const str
     if (rc == OK && (turned < 1 || turned % 2))
         rc = err_set(e, ERR_REQUEST, "%s: head_dim: %lld is not even, as rotary embedding needs", what,
                      (long long)turned);
-    return rc;
+    return rc == OK ? hf_layers_read(m, config, what, e) : rc;
 }
 
 static int settle_mixtral(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore,
@@ -156,6 +222,24 @@ static int settle_mixtral(struct hf_model *m, const struct json *config, const s
 {
     if (!json_get(config, "num_key_value_heads") && m->model.heads % m->model.kv_heads)
         m->model.kv_heads = m->model.heads;
+    m->model.moe.ffn = m->model.ffn;
+    return settle_llama(m, config, ignore, what, e);
+}
+
+/* Published weights of experts are MXFP4 codes, read as what they stand for (mxfp4.h). */
+static int settle_gpt_oss(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore,
+                          const char *what, struct err *e)
+{
+    const struct json *packed = json_get(config, "quantization_config");
+    const char *method = packed ? json_string(json_get(packed, "quant_method"), NULL, "?") : "";
+    if (is_given(config, "quantization_config") && strcmp(method, "mxfp4"))
+        return err_set(e, ERR_REQUEST, "%s: quantization_config: quant_method %.40s is not read here; only mxfp4 is",
+                       what, method);
+    if (!is_given(config, "rope_scaling") && !is_given(config, "rope_parameters"))
+        return err_set(e, ERR_REQUEST,
+                       "%s: rope_scaling: is not there, and what their code takes then differs by release; say it: "
+                       "published files have yarn, and {\"rope_type\": \"default\"} is none",
+                       what);
     m->model.moe.ffn = m->model.ffn;
     return settle_llama(m, config, ignore, what, e);
 }
@@ -216,6 +300,77 @@ static int settle_vit(struct hf_model *m, const struct json *config, const struc
     return OK;
 }
 
+static bool is_architecture(const struct json *config, const char *name)
+{
+    const struct json *list = json_get(config, "architectures");
+    for (size_t i = 0; list && json_kind(list) == JSON_ARRAY && i < json_size(list); i++)
+        if (!strcmp(json_string(json_at(list, i), NULL, ""), name)) return true;
+    return false;
+}
+
+/* What it tells stands in the architecture's name: numbers of labels are in files of every kind. */
+static int settle_bert(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                       struct err *e)
+{
+    struct model_config *c = &m->model;
+    const struct json *names = json_get(config, "id2label"), *list = json_get(config, "architectures");
+    bool named = names && json_kind(names) == JSON_OBJECT, tells = is_architecture(config, BERT_TELLS);
+    (void)ignore; /* no nested keys here */
+    if (list && !tells && !is_architecture(config, BERT_UNMASKS) && !is_architecture(config, "BertForPreTraining"))
+        return err_set(e, ERR_REQUEST,
+                       "%s: architectures: %.60s is not computed here; " BERT_UNMASKS " and " BERT_TELLS " are", what,
+                       json_kind(list) == JSON_ARRAY ? json_string(json_at(list, 0), NULL, "?") : "no list");
+    if (tells && named && c->classes && json_size(names) != (size_t)c->classes)
+        return err_set(e, ERR_REQUEST, "%s: id2label: names %zu labels, num_labels is %lld", what, json_size(names),
+                       (long long)c->classes);
+    if (!tells) c->classes = 0;
+    else if (!c->classes) c->classes = named ? (int64_t)json_size(names) : 2; /* two are their default */
+    if (tells && c->classes < 2)
+        return err_set(e, ERR_REQUEST, "%s: id2label: of one label (a regression) no class is told; wanted 2 or more",
+                       what);
+    if (tells) c->tie_embeddings = false; /* there is nothing to share it with */
+    if (c->hidden % c->heads)
+        return err_set(e, ERR_REQUEST, "%s: hidden_size: %lld is not a multiple of num_attention_heads %lld", what,
+                       (long long)c->hidden, (long long)c->heads);
+    c->kv_heads = c->heads;
+    c->head_dim = c->hidden / c->heads;
+    return OK;
+}
+
+/* Two limits of steps; no number that is finite: there is none. */
+static int read_steps(struct ssm_config *s, const struct json *config, const char *what, struct err *e)
+{
+    const struct json *list = json_get(config, "time_step_limit");
+    if (!list || json_kind(list) == JSON_NULL) return OK;
+    double lo = json_real(json_at(list, 0), NAN), hi = json_real(json_at(list, 1), NAN);
+    bool two = json_kind(list) == JSON_ARRAY && json_size(list) == 2;
+    if (!two || !(lo >= 0 && lo <= 1e6) || hi <= lo)
+        return err_set(e, ERR_REQUEST,
+                       "%s: time_step_limit: wanted two numbers, the first of 0 to 1e6, the second larger", what);
+    s->step_least = lo;
+    s->step_most = hi <= 1e6 ? hi : 0;
+    return OK;
+}
+
+static int settle_mamba2(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore,
+                         const char *what, struct err *e)
+{
+    struct model_config *c = &m->model;
+    double expand = json_real(json_get(config, "expand"), 2);
+    (void)ignore;               /* no nested keys here */
+    c->heads = c->kv_heads = 1; /* there is no attention */
+    c->head_dim = c->hidden;
+    c->ffn = 0;
+    c->max_positions = MAMBA_POSITIONS;
+    if (expand * (double)c->hidden != (double)c->ssm.heads * (double)c->ssm.head_dim)
+        return err_set(e, ERR_REQUEST, "%s: expand: %g x hidden_size %lld is not num_heads %lld x head_dim %lld", what,
+                       expand, (long long)c->hidden, (long long)c->ssm.heads, (long long)c->ssm.head_dim);
+    if (c->ssm.heads % c->ssm.groups)
+        return err_set(e, ERR_REQUEST, "%s: num_heads: %lld is not a multiple of n_groups %lld", what,
+                       (long long)c->ssm.heads, (long long)c->ssm.groups);
+    return read_steps(&c->ssm, config, what, e);
+}
+
 /* Sizes whose products are element counts: bounded so that no shape overflows. */
 static int check_sizes(const struct model_config *c, const char *what, struct err *e)
 {
@@ -226,32 +381,44 @@ static int check_sizes(const struct model_config *c, const char *what, struct er
     return fits ? OK : err_set(e, ERR_REQUEST, "%s: sizes beyond any model", what);
 }
 
+static int refuse_family(const char *type, const char *what, struct err *e)
+{
+    struct str all = {0};
+    for (int f = 0; f < HF_N; f++) str_printf(&all, "%s%s", f ? ", " : "", families[f].name);
+    int rc = err_set(e, ERR_REQUEST, "%s: model_type: %.60s is not one of tutti's families: %s", what, type, all.p);
+    str_free(&all);
+    return rc;
+}
+
+int hf_text_read(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                 struct err *e)
+{
+    static int (*const settle[MODEL_N])(struct hf_model *, const struct json *, const struct hf_ignore *, const char *,
+                                        struct err *) =
+        {[MODEL_GPT2] = settle_gpt2,       [MODEL_MIXTRAL] = settle_mixtral, [MODEL_DEEPSEEK] = settle_deepseek,
+         [MODEL_GPT_OSS] = settle_gpt_oss, [MODEL_VIT] = settle_vit,         [MODEL_BERT] = settle_bert,
+         [MODEL_MAMBA2] = settle_mamba2};
+    unsigned in = 1u << m->family;
+    int rc = hf_keys_check(m->family, config, ignore, what, e);
+    if (rc == OK) rc = hf_numbers_read(&m->model, model_numbers, config, in, what, e);
+    if (rc == OK) rc = hf_numbers_read(m, hf_more_numbers, config, in, what, e);
+    if (rc == OK) rc = (settle[m->model.family] ? settle[m->model.family] : settle_llama)(m, config, ignore, what, e);
+    if (rc == OK) rc = hf_own_read(m, config, what, e);
+    if (rc == OK) rc = read_token_ids(m, config, what, e);
+    return rc;
+}
+
 int hf_config_parse(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
                     struct err *e)
 {
-    static int (*const settle[HF_N])(struct hf_model *, const struct json *, const struct hf_ignore *, const char *,
-                                     struct err *) = {[HF_GPT2] = settle_gpt2,
-                                                      [HF_LLAMA] = settle_llama,
-                                                      [HF_MIXTRAL] = settle_mixtral,
-                                                      [HF_DEEPSEEK_V2] = settle_deepseek,
-                                                      [HF_DEEPSEEK_V3] = settle_deepseek,
-                                                      [HF_VIT] = settle_vit};
     const char *type;
     int rc = json_need_string(config, "model_type", &type, what, e);
     if (rc < 0) return rc;
     int family = 0;
-    while (family < HF_N && strcmp(family_names[family], type)) family++;
-    if (family == HF_N)
-        return err_set(e, ERR_REQUEST,
-                       "%s: model_type: %.60s is not one of tutti's families: gpt2, llama, mixtral, deepseek_v2, "
-                       "deepseek_v3, vit",
-                       what, type);
+    while (family < HF_N && strcmp(families[family].name, type)) family++;
+    if (family == HF_N) return refuse_family(type, what, e);
     *m = hf_model_default((enum hf_family)family);
-    rc = hf_keys_check(m->family, config, ignore, what, e);
-    if (rc == OK) rc = hf_numbers_read(&m->model, model_numbers, config, 1u << family, what, e);
-    if (rc == OK) rc = hf_numbers_read(m, hf_more_numbers, config, 1u << family, what, e);
-    if (rc == OK) rc = settle[family](m, config, ignore, what, e);
-    if (rc == OK) rc = read_token_ids(m, config, what, e);
+    rc = family == HF_LLAVA ? hf_llava_read(m, config, ignore, what, e) : hf_text_read(m, config, ignore, what, e);
     return rc == OK ? check_sizes(&m->model, what, e) : rc;
 }
 
@@ -274,24 +441,51 @@ static struct model_config in_their_words(const struct model_config *c)
     struct model_config t = *c;
     if (!t.moe.groups) t.moe.groups = t.moe.top_groups = 1;
     t.head_dim = turned_columns(c);
+    if (t.attn.scale_dim <= 0) t.attn.scale_dim = (double)c->head_dim;
+    if (t.attn.local_theta <= 0) t.attn.local_theta = c->rope_theta;
     return t;
 }
 
 static void put_rope(struct json_out *o, const struct hf_put *p)
 {
     const struct model_config *c = p->of;
+    static const unsigned in[] = {IN_LLAMA3, IN_LINEAR, IN_DYNAMIC};
+    static const char *const types[] = {"llama3", "linear", "dynamic"};
     bool yarn = c->yarn.factor > 0;
     struct hf_puts puts = {.n = 0};
     if (!yarn && c->rope_scaling.factor == 0) {
-        json_put_null(o, p->key);
+        if (c->family != MODEL_GPT_OSS) {
+            json_put_null(o, p->key);
+            return;
+        }
+        json_begin_object(o, p->key); /* null would be YaRN to some releases of their code */
+        json_put_string(o, "rope_type", "default");
+        json_end_object(o);
         return;
     }
-    hf_puts_add_numbers(&puts, c, model_numbers, yarn ? IN_YARN : IN_LLAMA3);
+    hf_puts_add_numbers(&puts, c, model_numbers, yarn ? IN_YARN : in[c->rope_scaling.kind]);
     json_begin_object(o, p->key);
-    if (yarn) json_put_string(o, "type", "yarn");
-    json_put_string(o, "rope_type", yarn ? "yarn" : "llama3");
+    const char *type = yarn ? "yarn" : types[c->rope_scaling.kind];
+    if (yarn || c->rope_scaling.kind != ROPE_LLAMA3) json_put_string(o, "type", type); /* older releases read this */
+    json_put_string(o, "rope_type", type);
     hf_puts_write(&puts, o);
     json_end_object(o);
+}
+
+static void put_steps(struct json_out *o, const struct hf_put *p)
+{
+    const struct ssm_config *s = &((const struct model_config *)p->of)->ssm;
+    json_begin_array(o, p->key);
+    json_put_real(o, NULL, s->step_least);
+    json_put_real(o, NULL, s->step_most);
+    json_end_array(o);
+}
+
+/* Their inner width is a multiple of hidden. */
+static void put_expand(struct json_out *o, const struct hf_put *p)
+{
+    const struct model_config *c = p->of;
+    json_put_int(o, p->key, c->ssm.heads * c->ssm.head_dim / c->hidden);
 }
 
 static void put_method(struct json_out *o, const struct hf_put *p)
@@ -305,16 +499,41 @@ static void put_pairs(struct json_out *o, const struct hf_put *p)
     json_put_bool(o, p->key, ((const struct model_config *)p->of)->moe.group_pairs);
 }
 
+/* A decoder's number that their files do not name is what their code has. */
+static int decoder_expressible(const struct hf_model *m, struct err *e)
+{
+    double only;
+    if (m->family == HF_PHI3 && (m->model.rope_scaling.factor > 0 || m->model.yarn.factor > 0))
+        return err_set(e, ERR_REQUEST,
+                       "phi3: their code scales positions in another way (model.rope_scaling, model.yarn)");
+    for (const struct number *n = model_numbers; n->row.path; n++)
+        if (hf_own_has(m, n, &only))
+            return err_set(e, ERR_REQUEST, "%s: their code has no key for %s, and another value there than this model",
+                           hf_family_name(m->family), n->row.path);
+    return OK;
+}
+
 int hf_config_expressible(const struct hf_model *m, struct err *e)
 {
+    if (m->family == HF_LLAVA && !hf_llava_tower(m))
+        return err_set(e, ERR_REQUEST,
+                       "llava: their towers are CLIP's (a place for the class, a norm before, no bias of patches) and "
+                       "SigLIP's (none, none, a bias); this model's is neither (model.vision)");
+    int rc = model_decodes(&m->model) ? decoder_expressible(m, e) : OK;
+    if (rc) return rc;
     if (m->family == HF_VIT && m->model.pool)
         return err_set(e, ERR_REQUEST,
                        "vit: their code reads the class off its own place, this model off the mean of the patches "
                        "(model.pool)");
-    if (m->family == HF_VIT && m->model.head_dim * m->model.heads != m->model.hidden)
+    if (m->family == HF_MAMBA2 && m->model.ssm.heads * m->model.ssm.head_dim % m->model.hidden)
         return err_set(e, ERR_REQUEST,
-                       "vit: their code has heads of hidden / heads columns, this model of %lld (model.head_dim)",
-                       (long long)m->model.head_dim);
+                       "mamba2: their inner width is a whole multiple of hidden, this model's %lld is not "
+                       "(model.ssm.heads)",
+                       (long long)(m->model.ssm.heads * m->model.ssm.head_dim));
+    if (model_both_ways(&m->model) && m->model.head_dim * m->model.heads != m->model.hidden)
+        return err_set(e, ERR_REQUEST,
+                       "%s: their code has heads of hidden / heads columns, this model of %lld (model.head_dim)",
+                       hf_family_name(m->family), (long long)m->model.head_dim);
     if (m->family != HF_DEEPSEEK_V2 && m->family != HF_DEEPSEEK_V3) return OK;
     if (m->model.moe.shared == 0)
         return err_set(e, ERR_REQUEST, "%s: their code wants shared experts, this model has none",
@@ -353,16 +572,26 @@ static void put_ids(struct json_out *o, const struct hf_model *m)
 
 void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m, enum dtype dtype)
 {
-    static const char *const architecture[HF_N] = {"GPT2LMHeadModel",       "LlamaForCausalLM",
-                                                   "MixtralForCausalLM",    "DeepseekV2ForCausalLM",
-                                                   "DeepseekV3ForCausalLM", "ViTForImageClassification"};
+    const struct hf_row *f = &families[m->family];
+    if (m->family == HF_LLAVA) hf_llava_put(o, key, m, f->architecture, torch_dtype(dtype));
+    else hf_config_put_as(o, key, m, f->architecture, f->name, dtype);
+}
+
+void hf_config_put_as(struct json_out *o, const char *key, const struct hf_model *m, const char *architecture,
+                      const char *type, enum dtype dtype)
+{
     struct model_config theirs = in_their_words(&m->model);
     struct hf_puts puts = {.n = 0};
-    hf_keys_add(&puts, m->family);
+    hf_keys_add(&puts, 1u << m->family);
     hf_puts_add_numbers(&puts, &theirs, model_numbers, 1u << m->family);
     hf_puts_add_numbers(&puts, m, hf_more_numbers, 1u << m->family);
-    bool texts = !model_sees(&m->model);
-    if (texts && m->family != HF_GPT2)
+    bool writes = !model_both_ways(&m->model), told = m->family == HF_BERT && m->model.classes;
+    hf_layers_add(&puts, m);
+    hf_own_add(&puts, m);
+    if (m->family == HF_MAMBA2) hf_puts_add(&puts, (struct hf_put){51, "expand", put_expand, &theirs, NULL});
+    if (m->family == HF_MAMBA2 && (m->model.ssm.step_least > 0 || m->model.ssm.step_most > 0))
+        hf_puts_add(&puts, (struct hf_put){64, "time_step_limit", put_steps, &theirs, NULL});
+    if (writes && m->family != HF_GPT2 && m->family != HF_MAMBA2)
         hf_puts_add(&puts, (struct hf_put){150, "rope_scaling", put_rope, &theirs, NULL});
     if (m->model.mla.kv_rank) hf_puts_add(&puts, (struct hf_put){310, "topk_method", put_method, &theirs, NULL});
     bool otherwise = m->model.moe.groups && m->model.moe.group_pairs != m->model.moe.bias;
@@ -370,12 +599,12 @@ void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m
         hf_puts_add(&puts, (struct hf_put){390, "tutti_group_pairs", put_pairs, &theirs, NULL});
     json_begin_object(o, key);
     json_begin_array(o, "architectures");
-    json_put_string(o, NULL, architecture[m->family]);
+    json_put_string(o, NULL, told ? BERT_TELLS : architecture);
     json_end_array(o);
-    json_put_string(o, "model_type", hf_family_name(m->family));
+    json_put_string(o, "model_type", type);
     hf_puts_write(&puts, o);
-    if (texts) put_ids(o, m);
+    if (writes) put_ids(o, m);
     json_put_string(o, "torch_dtype", torch_dtype(dtype));
-    if (texts) json_put_bool(o, "use_cache", true);
+    if (writes) json_put_bool(o, "use_cache", true);
     json_end_object(o);
 }

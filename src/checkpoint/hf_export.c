@@ -30,14 +30,33 @@ struct plan {
     int64_t n;
 };
 
+/* Modules for further tokens share the model's tables; who reads them wants the tables in each once more. */
+static void plan_copies(struct plan *p, int64_t n_params)
+{
+    const struct model_config *m = &p->x->model->model;
+    for (int64_t l = m->layers; l < model_blocks(m); l++)
+        for (int i = 0; i < HF_MTP_COPIES; i++) {
+            const char *ours = m->tie_embeddings ? hf_mtp_copies[0][1] : hf_mtp_copies[i][1];
+            int64_t k = 0;
+            while (k < n_params && strcmp(p->params[k].name, ours) != 0) k++;
+            CHECK(k < n_params, "the model has no %s", ours);
+            snprintf(p->names[p->n], sizeof *p->names, "%slayers.%lld.%s", hf_prefix(p->x->model->family), (long long)l,
+                     hf_mtp_copies[i][0]);
+            p->specs[p->n] = (struct safetensors_spec){.name = p->names[p->n],
+                                                       .dtype = p->x->dtype,
+                                                       .shape = p->params[k].file_shape};
+            p->groups[p->n++] = (struct fused){.first = k, .n = 1};
+        }
+}
+
 static void plan_make(struct plan *p, const struct hf_export *x)
 {
-    int64_t n = hf_n_params(x->model);
+    int64_t n = hf_n_params(x->model), room = n + HF_MTP_COPIES * x->model->model.mtp.depth;
     *p = (struct plan){.x = x};
     p->params = xcalloc(to_size(n), sizeof *p->params);
-    p->groups = xcalloc(to_size(n), sizeof *p->groups);
-    p->specs = xcalloc(to_size(n), sizeof *p->specs);
-    p->names = xcalloc(to_size(n), sizeof *p->names);
+    p->groups = xcalloc(to_size(room), sizeof *p->groups);
+    p->specs = xcalloc(to_size(room), sizeof *p->specs);
+    p->names = xcalloc(to_size(room), sizeof *p->names);
     for (int64_t i = 0; i < n; i++) {
         p->params[i] = hf_param_at(x->model, i);
         if (i > 0 && strcmp(p->params[i].theirs, p->params[i - 1].theirs) == 0) {
@@ -49,6 +68,7 @@ static void plan_make(struct plan *p, const struct hf_export *x)
         p->specs[p->n] = (struct safetensors_spec){.name = p->names[p->n], .dtype = x->dtype, .shape = q->file_shape};
         p->groups[p->n++] = (struct fused){.first = i, .n = 1};
     }
+    plan_copies(p, n);
 }
 
 static void plan_free(struct plan *p)
@@ -59,18 +79,22 @@ static void plan_free(struct plan *p)
     xfree(p->names);
 }
 
-/* Rows [row, row + n) of theirs from one transposed part: columns of ours. */
+/* Those of rows [row, row + n) of theirs that one transposed part has: columns of ours. */
 static int get_transposed(const struct plan *p, const struct hf_param *q, int64_t row, int64_t n, unsigned char *dst,
                           struct err *e)
 {
     size_t element = dtype_bytes(p->x->dtype);
-    int64_t outs = q->shape.n[0];
-    struct region box = {.nd = 2, .lo = {0, row}, .hi = {outs, row + n}};
-    unsigned char *piece = xmalloc(to_size(outs * n) * element);
+    int64_t outs = q->shape.n[0], ins = q->shape.nd > 1 ? q->shape.n[1] : 1, all = q->their_shape.n[1];
+    int64_t lo = row > q->first ? row : q->first, hi = row + n < q->first + ins ? row + n : q->first + ins;
+    if (lo >= hi) return OK;
+    int64_t rows = hi - lo;
+    struct region box = {.nd = q->shape.nd, .lo = {0, lo - q->first}, .hi = {outs, hi - q->first}};
+    unsigned char *piece = xmalloc(to_size(outs * rows) * element);
     int rc = p->x->get(p->x->ctx, q->name, &box, p->x->dtype, piece, e);
-    if (rc == OK)
-        convert_transposed(dst + to_size(q->offset) * element, p->x->dtype, q->their_shape.n[1], piece, p->x->dtype, n,
-                           outs, n);
+    dst += to_size((lo - row) * all + q->offset) * element;
+    if (rc == OK && q->step == 1) convert_transposed(dst, p->x->dtype, all, piece, p->x->dtype, rows, outs, rows);
+    for (int64_t k = 0; rc == OK && q->step > 1 && k < rows * outs; k++)
+        memcpy(dst + to_size(k % rows * all + k / rows * q->step) * element, piece + to_size(k) * element, element);
     xfree(piece);
     return rc;
 }
@@ -98,7 +122,7 @@ static int source(void *ctx, int64_t i, int64_t row, int64_t n_rows, void *dst, 
     for (int64_t k = 0; k < p->groups[i].n && rc == OK; k++) {
         const struct hf_param *q = &p->params[p->groups[i].first + k];
         int64_t each = q->their_shape.n[0] / q->file_shape.n[0]; /* rows of the matrix in one of the file's */
-        rc = q->transposed ? get_transposed(p, q, row, n_rows, dst, e)
+        rc = q->transposed ? get_transposed(p, q, row * each, n_rows * each, dst, e)
                            : get_rows(p, q, row * each, n_rows * each, dst, e);
     }
     return rc;
@@ -119,7 +143,7 @@ static int write_configs(const char *dir, const struct hf_export *x, struct err 
     hf_config_put(&o, NULL, x->model, x->dtype);
     str_putc(&text, '\n');
     int rc = write_text(dir, "config.json", &text, e);
-    if (rc || model_sees(&x->model->model)) { /* nothing is generated */
+    if (rc || model_both_ways(&x->model->model)) { /* nothing is generated */
         str_free(&text);
         return rc;
     }

@@ -10,6 +10,7 @@
  * balance losses are of this kind, since how to train is said by tutti's own config (model.dropout, model.moe.aux).
  */
 #include "checkpoint/hf_keys.h"
+#include "checkpoint/hf_own.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,7 @@ enum rule {
     ONE,
     ZERO,
     TEXT,
+    SLOPE,
     EMPTY /* this value only, or null */
 };
 
@@ -40,7 +42,17 @@ static const struct key keys[] = {
     {"model_type", ALL, READ, NULL, 0},
     {"bos_token_id", ALL, READ, NULL, 0},
     {"eos_token_id", ALL, READ, NULL, 0},
-    {"id2label", V, READ, NULL, 0}, /* how many there are */
+    {"id2label", V | B, READ, NULL, 0}, /* how many there are */
+
+    {"position_embedding_type", B, TEXT, "absolute", 18},
+    {"is_decoder", B, FALSE_, NULL, 0},
+    {"classifier_dropout", B, HARMLESS, NULL, 0},
+    {"directionality", B, HARMLESS, NULL, 0}, /* what the files of some carry along; nothing reads them */
+    {"pooler_fc_size", B, HARMLESS, NULL, 0},
+    {"pooler_num_attention_heads", B, HARMLESS, NULL, 0},
+    {"pooler_num_fc_layers", B, HARMLESS, NULL, 0},
+    {"pooler_size_per_head", B, HARMLESS, NULL, 0},
+    {"pooler_type", B, HARMLESS, NULL, 0},
 
     {"encoder_stride", V, HARMLESS, NULL, 0},     /* of a head that draws pictures */
     {"pooler_output_size", V, HARMLESS, NULL, 0}, /* of a head that classifiers leave out */
@@ -57,19 +69,43 @@ static const struct key keys[] = {
     {"summary_use_proj", G, HARMLESS, NULL, 0},
     {"predict_special_tokens", G, HARMLESS, NULL, 0},
 
-    {"rope_scaling", R, READ, NULL, 0},
-    {"rope_parameters", R, READ, NULL, 0},
-    {"hidden_act", R, TEXT, "silu|swish", 20},
-    {"attention_bias", R, FALSE_, NULL, 120},
-    {"mlp_bias", R, FALSE_, NULL, 130},
+    {HF_OWN, R | LV, READ, NULL, 0},
+    {"rope_scaling", R | LV, READ, NULL, 0},
+    {"rope_parameters", R | LV, READ, NULL, 0},
+    {"attention_bias", M | D, FALSE_, NULL, 120},
+    {"attention_bias", MI | Q2 | PH, FALSE_, NULL, 0},
+    {"mlp_bias", M | D, FALSE_, NULL, 130},
+    {"mlp_bias", R, FALSE_, NULL, 0},
     {"sliding_window", R, NULL_, NULL, 0},
-    {"partial_rotary_factor", R, ONE, NULL, 0},
-    {"pretraining_tp", R, HARMLESS, NULL, 0},      /* products cut into pieces, summed in another order */
-    {"max_sequence_length", L, HARMLESS, NULL, 0}, /* early Llama files, beside max_position_embeddings */
+
+    /* which layers are what: hf_layers.c */
+    {"layer_types", W, READ, NULL, 0},
+    {"use_sliding_window", Q | SM, READ, NULL, 0},
+    {"max_window_layers", Q | SM, READ, NULL, 0},
+    {"use_mrope", Q2, FALSE_, NULL, 0},
+    {"sliding_window_pattern", G3, READ, NULL, 0},
+    {"_sliding_window_pattern", G3, READ, NULL, 0},
+    {"no_rope_layers", SM, READ, NULL, 0},
+    {"no_rope_layer_interval", SM, READ, NULL, 0},
+    {"mlp_only_layers", QM, READ, NULL, 0},
+    {"decoder_sparse_step", QM, READ, NULL, 0},
+
+    {"cache_implementation", GM, HARMLESS, NULL, 0},
+    {"use_bidirectional_attention", GM, FALSE_, NULL, 0},
+    {"hidden_act", GM, HARMLESS, NULL, 0},                       /* their code reads another key */
+    {"original_max_position_embeddings", PH, HARMLESS, NULL, 0}, /* of a scaling that is refused by its type */
+    {"hidden_act", GO, HARMLESS, NULL, 0},                       /* their gate is its own, whatever this says */
+    {"swiglu_alpha", GO, SLOPE, NULL, 0},
+    {"initial_context_length", GO, HARMLESS, NULL, 0}, /* older names of what is read */
+    {"experts_per_token", GO, HARMLESS, NULL, 0},
+    {"rope_interleaved", SM, FALSE_, NULL, 0},
+    {"partial_rotary_factor", R | LV, ONE, NULL, 0},
+    {"pretraining_tp", R | LV, HARMLESS, NULL, 0},      /* products cut into pieces, summed in another order */
+    {"max_sequence_length", L | LV, HARMLESS, NULL, 0}, /* early Llama files, beside max_position_embeddings */
 
     {"router_jitter_noise", M, ZERO, NULL, 0},
-    {"router_aux_loss_coef", M, HARMLESS, NULL, 0},
-    {"output_router_logits", M | D, FALSE_, NULL, 0},
+    {"router_aux_loss_coef", M | QM | GO, HARMLESS, NULL, 0},
+    {"output_router_logits", M | D | QM | GO, FALSE_, NULL, 0},
 
     {"moe_layer_freq", D, ONE, NULL, 250},
     {"topk_method", D, TEXT, "greedy|group_limited_greedy|noaux_tc", 0},
@@ -77,8 +113,42 @@ static const struct key keys[] = {
     {"aux_loss_alpha", D, HARMLESS, NULL, 0},
     {"seq_aux", D, HARMLESS, NULL, 0},
     {"ep_size", D, HARMLESS, NULL, 0},
-    {"num_nextn_predict_layers", D3, HARMLESS, NULL, 0}, /* a head beside the model, for drafting */
     {"num_mtp_layers", D3, HARMLESS, NULL, 0},
+
+    {"model_type", IN_LLAVA | IN_TOWER, READ, NULL, 0},
+    {"text_config", IN_LLAVA, READ, NULL, 0},
+    {"vision_config", IN_LLAVA, READ, NULL, 0},
+    {"vision_feature_layer", IN_LLAVA, READ, NULL, 0},
+    {"vision_feature_select_strategy", IN_LLAVA, READ, NULL, 0},
+    {"projector_hidden_act", IN_LLAVA, TEXT, "gelu", 906},
+    {"multimodal_projector_bias", IN_LLAVA, TRUE_, NULL, 907},
+    {"tie_word_embeddings", IN_LLAVA, READ, NULL, 0},
+    {"image_seq_length", IN_LLAVA, HARMLESS, NULL, 0}, /* what the tower's sizes say */
+    {"ignore_index", IN_LLAVA, HARMLESS, NULL, 0},
+    {"vocab_size", IN_LLAVA | IN_TOWER, HARMLESS, NULL, 0}, /* older files; nothing reads it */
+    {"bos_token_id", IN_LLAVA, HARMLESS, NULL, 0},          /* the text's are read */
+    {"eos_token_id", IN_LLAVA, HARMLESS, NULL, 0},
+    {"quantization_config", IN_LLAVA | IN_TOWER, NULL_, NULL, 0},
+    {"projection_dim", IN_TOWER, HARMLESS, NULL, 0}, /* of a head that compares pictures with texts */
+    {"vision_use_head", IN_TOWER, HARMLESS, NULL, 0},
+    {"attention_dropout", IN_TOWER, HARMLESS, NULL, 0},
+    {"dropout", IN_TOWER, HARMLESS, NULL, 0},
+    {"initializer_factor", IN_TOWER, HARMLESS, NULL, 0},
+    {"initializer_range", IN_TOWER, HARMLESS, NULL, 0},
+
+    {"quantization_config", GO, READ, NULL, 0},
+    {"hidden_act", MB, TEXT, "silu|swish", 20},
+    {"expand", MB, READ, NULL, 0},
+    {"time_step_limit", MB, READ, NULL, 0},
+    {"chunk_size", MB, HARMLESS, NULL, 0},       /* where sums are cut: the same sums */
+    {"residual_in_fp32", MB, HARMLESS, NULL, 0}, /* rounding only: the stream has the compute type here */
+    {"rms_norm", MB, TRUE_, NULL, 0},
+    {"norm_before_gate", MB, FALSE_, NULL, 0},
+    {"time_step_rank", MB, HARMLESS, NULL, 0}, /* of Mamba-1; nothing reads it */
+    {"time_step_min", MB, HARMLESS, NULL, 0},  /* how weights begin */
+    {"time_step_max", MB, HARMLESS, NULL, 0},
+    {"time_step_floor", MB, HARMLESS, NULL, 0},
+    {"rescale_prenorm_residual", MB, HARMLESS, NULL, 0},
 
     {"quantization_config", ALL, NULL_, NULL, 0},
     {"is_encoder_decoder", ALL, FALSE_, NULL, 0},
@@ -135,6 +205,7 @@ static bool fits(const struct key *k, const struct json *v)
     case NULL_: return false;
     case ONE: return json_real(v, 0) == 1;
     case ZERO: return json_real(v, 1) == 0;
+    case SLOPE: return json_real(v, 0) == 1.702; /* ACT_CLAMPED_SLOPE */
     case TEXT: return hf_word(k->text, json_string(v, NULL, "?")) >= 0;
     case EMPTY: return (kind == JSON_OBJECT || kind == JSON_ARRAY) && json_size(v) == 0;
     }
@@ -143,8 +214,8 @@ static bool fits(const struct key *k, const struct json *v)
 
 static const char *wanted(const struct key *k)
 {
-    static const char *const values[] =
-        {[FALSE_] = "false", [TRUE_] = "true", [NULL_] = "null", [ONE] = "1", [ZERO] = "0", [EMPTY] = "{}"};
+    static const char *const values[] = {[FALSE_] = "false", [TRUE_] = "true",  [NULL_] = "null", [ONE] = "1",
+                                         [ZERO] = "0",       [SLOPE] = "1.702", [EMPTY] = "{}"};
     return k->rule == TEXT ? k->text : values[k->rule];
 }
 
@@ -193,11 +264,17 @@ static bool is_harmless(const char *name)
 int hf_keys_check(enum hf_family family, const struct json *config, const struct hf_ignore *ignore, const char *what,
                   struct err *e)
 {
+    return hf_keys_check_in(1u << family, config, ignore, what, e);
+}
+
+int hf_keys_check_in(unsigned in, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                     struct err *e)
+{
     for (void *it = json_iter(config); it; it = json_iter_next(config, it)) {
         const char *name = json_iter_key(it);
         const struct json *v = json_iter_value(it);
         struct key k;
-        bool known = find(1u << family, name, &k);
+        bool known = find(in, name, &k);
         if (json_kind(v) == JSON_NULL || (known ? fits(&k, v) : is_harmless(name)) || is_ignored(ignore, name))
             continue;
         return refuse(known ? &k : NULL, name, v, what, e);
@@ -246,9 +323,9 @@ static void put_only(struct json_out *o, const struct hf_put *p)
     }
 }
 
-void hf_keys_add(struct hf_puts *s, enum hf_family family)
+void hf_keys_add(struct hf_puts *s, unsigned in)
 {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (keys[i].at && keys[i].families >> family & 1)
+        if (keys[i].at && keys[i].families & in)
             hf_puts_add(s, (struct hf_put){keys[i].at, keys[i].name, put_only, &keys[i], NULL});
 }

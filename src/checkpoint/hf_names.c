@@ -4,11 +4,13 @@
  *
  * Runs of rows (before the layers, per layer, after the layers) are enumerated in that order; the first %d is the
  * layer, the second the expert: a run of a layer may be repeated for each. Sizes are letters: V vocabulary, P
- * positions, D hidden, F ffn, Q = heads x head size, K = kv heads x head size; E experts, X ffn of an expert, S of the
+ * positions, D hidden, F ffn, f twice that, A head size,
+ * Q = heads x A, K = kv heads x A, i = Q + K, j = Q + 2 K; E experts, X ffn of an expert, S of the
  * shared ones; a and c the short vectors of queries and of keys and values, r rotated columns, B = heads x (nope +
- * value), O = heads x value; C classes, h channels, p the rows of a patch, U its values, 1 one. `part` numbers the
- * pieces of one fused tensor of theirs, which all have the same first size, unless `before` and `whole` say where the
- * piece begins and how long the tensor is.
+ * value), O = heads x value; C classes, h channels, p the rows of a patch, U its values, G = 2 D, 1 one; of state
+ * spaces H heads, I = g x head size, N = groups x state, t taps, d = 2 I, n = d + N, w = n + N, m = I + N, x = m + N, Z
+ * = w + g. `part` numbers the pieces of one fused tensor of theirs, which all have the same first size, unless `before`
+ * and `whole` say where the piece begins and how long the tensor is.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,46 +23,55 @@ struct row {
     char size[3]; /* ours: [size0] or [size0, size1] */
     bool transposed;
     int part, parts; /* parts 0: not fused */
-    bool head;       /* absent when tied, and never prefixed */
+    bool head;       /* never prefixed; the last of a family is absent when tied */
     char when;       /* 0: always; q, n: with, without a short query; b: with a bias of choice; s: with shared experts;
-                        v: with biases of queries, keys and values */
+                        v: with biases of queries, keys and values, a: of attention in a decoder, o: of its output, m:
+                        of the feed-forward layer; z, y: of a state space's products, of its convolution; h, H: with
+                        norms of each head, of all heads; u, l: of an encoder that tells masked tokens, labels */
     char before, whole;
     char file[4]; /* theirs where it has other dims in the file; none: the same */
+    int stack;    /* > 0: theirs has all experts, one after the other, each transposed; the columns of so many of ours
+                     alternate, of which this is number `part` */
 };
 
 #define PAIR(our, their, rows, cols)                                                                                   \
-    {our ".weight", their ".weight", {rows, cols, 0}, true, 0, 0, false, 0, 0, 0, {0}},                                \
+    {our ".weight", their ".weight", {rows, cols, 0}, true, 0, 0, false, 0, 0, 0, {0}, 0},                             \
     {                                                                                                                  \
-        our ".bias", their ".bias", {rows, 0, 0}, false, 0, 0, false, 0, 0, 0, { 0 }                                   \
+        our ".bias", their ".bias", {rows, 0, 0}, false, 0, 0, false, 0, 0, 0, {0}, 0                                  \
     }
 #define NORM(our, their)                                                                                               \
-    {our ".weight", their ".weight", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0, {0}},                                   \
+    {our ".weight", their ".weight", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0, {0}, 0},                                \
     {                                                                                                                  \
-        our ".bias", their ".bias", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0, { 0 }                                    \
+        our ".bias", their ".bias", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0, {0}, 0                                   \
     }
 #define FUSED(our, their, i)                                                                                           \
     {                                                                                                                  \
-        our ".weight", their ".weight", {'D', 'D', 0}, true, i, 3, false, 0, 0, 0, { 0 }                               \
+        our ".weight", their ".weight", {'D', 'D', 0}, true, i, 3, false, 0, 0, 0, {0}, 0                              \
     }
 #define FUSED_BIAS(our, their, i)                                                                                      \
     {                                                                                                                  \
-        our ".bias", their ".bias", {'D', 0, 0}, false, i, 3, false, 0, 0, 0, { 0 }                                    \
+        our ".bias", their ".bias", {'D', 0, 0}, false, i, 3, false, 0, 0, 0, {0}, 0                                   \
     }
 #define PLAIN(our, their, rows, cols)                                                                                  \
     {                                                                                                                  \
-        our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0, { 0 }                                                \
+        our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0, {0}, 0                                               \
     }
 #define WHEN(c, our, their, rows, cols)                                                                                \
     {                                                                                                                  \
-        our, their, {rows, cols, 0}, false, 0, 0, false, c, 0, 0, { 0 }                                                \
+        our, their, {rows, cols, 0}, false, 0, 0, false, c, 0, 0, {0}, 0                                               \
     }
 #define PIECE(our, their, rows, cols, from, all)                                                                       \
     {                                                                                                                  \
-        our, their, {rows, cols, 0}, false, 0, 0, false, 0, from, all, { 0 }                                           \
+        our, their, {rows, cols, 0}, false, 0, 0, false, 0, from, all, {0}, 0                                          \
     }
 #define END                                                                                                            \
     {                                                                                                                  \
-        NULL, NULL, {0, 0, 0}, false, 0, 0, false, 0, 0, 0, { 0 }                                                      \
+        NULL, NULL, {0, 0, 0}, false, 0, 0, false, 0, 0, 0, {0}, 0                                                     \
+    }
+
+#define STACKED(our, their, rows, cols, i, all)                                                                        \
+    {                                                                                                                  \
+        .ours = our, .theirs = their, .size = {rows, cols, 0}, .transposed = true, .part = i, .stack = all             \
     }
 
 static const struct row gpt2_first[] = {
@@ -84,7 +95,7 @@ static const struct row gpt2_layer[] = {
 };
 static const struct row gpt2_last[] = {
     NORM("norm", "ln_f"),
-    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}},
+    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}, 0},
     END,
 };
 
@@ -99,6 +110,63 @@ static const struct row llama_attention[] = {
     PLAIN("layers.%d.attn.v.weight", "layers.%d.self_attn.v_proj.weight", 'K', 'D'),
     PLAIN("layers.%d.attn.o.weight", "layers.%d.self_attn.o_proj.weight", 'D', 'Q'),
     PLAIN("layers.%d.norm2.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
+    END,
+};
+#define DECODER_ATTENTION                                                                                              \
+    PLAIN("layers.%d.attn.q.weight", "layers.%d.self_attn.q_proj.weight", 'Q', 'D'),                                   \
+        PLAIN("layers.%d.attn.k.weight", "layers.%d.self_attn.k_proj.weight", 'K', 'D'),                               \
+        PLAIN("layers.%d.attn.v.weight", "layers.%d.self_attn.v_proj.weight", 'K', 'D'),                               \
+        WHEN('a', "layers.%d.attn.q.bias", "layers.%d.self_attn.q_proj.bias", 'Q', 0),                                 \
+        WHEN('a', "layers.%d.attn.k.bias", "layers.%d.self_attn.k_proj.bias", 'K', 0),                                 \
+        WHEN('a', "layers.%d.attn.v.bias", "layers.%d.self_attn.v_proj.bias", 'K', 0),                                 \
+        WHEN('h', "layers.%d.attn.q_norm.weight", "layers.%d.self_attn.q_norm.weight", 'A', 0),                        \
+        WHEN('h', "layers.%d.attn.k_norm.weight", "layers.%d.self_attn.k_norm.weight", 'A', 0),                        \
+        WHEN('H', "layers.%d.attn.q_norm.weight", "layers.%d.self_attn.q_norm.weight", 'Q', 0),                        \
+        WHEN('H', "layers.%d.attn.k_norm.weight", "layers.%d.self_attn.k_norm.weight", 'K', 0),                        \
+        PLAIN("layers.%d.attn.o.weight", "layers.%d.self_attn.o_proj.weight", 'D', 'Q'),                               \
+        WHEN('o', "layers.%d.attn.o.bias", "layers.%d.self_attn.o_proj.bias", 'D', 0)
+static const struct row decoder_attention[] = {
+    PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
+    DECODER_ATTENTION,
+    PLAIN("layers.%d.norm2.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
+    END,
+};
+static const struct row olmo2_attention[] = {
+    DECODER_ATTENTION,
+    PLAIN("layers.%d.norm1_after.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
+    PLAIN("layers.%d.norm2_after.weight", "layers.%d.post_feedforward_layernorm.weight", 'D', 0),
+    END,
+};
+static const struct row gemma_attention[] = {
+    PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
+    DECODER_ATTENTION,
+    PLAIN("layers.%d.norm1_after.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
+    PLAIN("layers.%d.norm2.weight", "layers.%d.pre_feedforward_layernorm.weight", 'D', 0),
+    PLAIN("layers.%d.norm2_after.weight", "layers.%d.post_feedforward_layernorm.weight", 'D', 0),
+    END,
+};
+static const struct row phi3_attention[] = {
+    PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
+    PIECE("layers.%d.attn.q.weight", "layers.%d.self_attn.qkv_proj.weight", 'Q', 'D', 0, 'j'),
+    PIECE("layers.%d.attn.k.weight", "layers.%d.self_attn.qkv_proj.weight", 'K', 'D', 'Q', 'j'),
+    PIECE("layers.%d.attn.v.weight", "layers.%d.self_attn.qkv_proj.weight", 'K', 'D', 'i', 'j'),
+    PLAIN("layers.%d.attn.o.weight", "layers.%d.self_attn.o_proj.weight", 'D', 'Q'),
+    PLAIN("layers.%d.norm2.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
+    END,
+};
+static const struct row phi3_mlp[] = {
+    PIECE("layers.%d.mlp.gate.weight", "layers.%d.mlp.gate_up_proj.weight", 'F', 'D', 0, 'f'),
+    PIECE("layers.%d.mlp.up.weight", "layers.%d.mlp.gate_up_proj.weight", 'F', 'D', 'F', 'f'),
+    PLAIN("layers.%d.mlp.down.weight", "layers.%d.mlp.down_proj.weight", 'D', 'F'),
+    END,
+};
+static const struct row decoder_mlp[] = {
+    PLAIN("layers.%d.mlp.gate.weight", "layers.%d.mlp.gate_proj.weight", 'F', 'D'),
+    PLAIN("layers.%d.mlp.up.weight", "layers.%d.mlp.up_proj.weight", 'F', 'D'),
+    WHEN('m', "layers.%d.mlp.gate.bias", "layers.%d.mlp.gate_proj.bias", 'F', 0),
+    WHEN('m', "layers.%d.mlp.up.bias", "layers.%d.mlp.up_proj.bias", 'F', 0),
+    PLAIN("layers.%d.mlp.down.weight", "layers.%d.mlp.down_proj.weight", 'D', 'F'),
+    WHEN('m', "layers.%d.mlp.down.bias", "layers.%d.mlp.down_proj.bias", 'D', 0),
     END,
 };
 static const struct row llama_mlp[] = {
@@ -154,9 +222,36 @@ static const struct row deepseek_shared[] = {
     WHEN('s', "layers.%d.moe.shared.down.weight", "layers.%d.mlp.shared_experts.down_proj.weight", 'D', 'S'),
     END,
 };
+static const struct row gpt_oss_attention[] = {
+    PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
+    DECODER_ATTENTION,
+    WHEN('S', "layers.%d.attn.sink", "layers.%d.self_attn.sinks", 'H', 0),
+    PLAIN("layers.%d.norm2.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
+    PLAIN("layers.%d.moe.router.weight", "layers.%d.mlp.router.weight", 'E', 'D'),
+    PLAIN("layers.%d.moe.router.offset", "layers.%d.mlp.router.bias", 'E', 0),
+    END,
+};
+static const struct row gpt_oss_open[] = {
+    STACKED("layers.%d.moe.experts.%d.gate.weight", "layers.%d.mlp.experts.gate_up_proj", 'X', 'D', 0, 2),
+    STACKED("layers.%d.moe.experts.%d.up.weight", "layers.%d.mlp.experts.gate_up_proj", 'X', 'D', 1, 2),
+    END,
+};
+static const struct row gpt_oss_open_bias[] = {
+    STACKED("layers.%d.moe.experts.%d.gate.bias", "layers.%d.mlp.experts.gate_up_proj_bias", 'X', 0, 0, 2),
+    STACKED("layers.%d.moe.experts.%d.up.bias", "layers.%d.mlp.experts.gate_up_proj_bias", 'X', 0, 1, 2),
+    END,
+};
+static const struct row gpt_oss_close[] = {
+    STACKED("layers.%d.moe.experts.%d.down.weight", "layers.%d.mlp.experts.down_proj", 'D', 'X', 0, 1),
+    END,
+};
+static const struct row gpt_oss_close_bias[] = {
+    STACKED("layers.%d.moe.experts.%d.down.bias", "layers.%d.mlp.experts.down_proj_bias", 'D', 0, 0, 1),
+    END,
+};
 static const struct row llama_last[] = {
     PLAIN("norm.weight", "norm.weight", 'D', 0),
-    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}},
+    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}, 0},
     END,
 };
 
@@ -166,7 +261,7 @@ static const struct row llama_last[] = {
     PLAIN(our ".weight", their ".weight", 'D', 'D'), WHEN('v', our ".bias", their ".bias", 'D', 0)
 #define IN_FILE(our, their, rows, cols, a, b, c, d)                                                                    \
     {                                                                                                                  \
-        our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0, { a, b, c, d }                                       \
+        our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0, {a, b, c, d}, 0                                      \
     }
 static const struct row vit_first[] = {
     IN_FILE("embed.patch.weight", "embeddings.patch_embeddings.projection.weight", 'D', 'U', 'D', 'h', 'p', 'p'),
@@ -188,8 +283,149 @@ static const struct row vit_layer[] = {
 };
 static const struct row vit_last[] = {
     VIT("norm", "layernorm", 'D', 0),
-    {"head.weight", "classifier.weight", {'C', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}},
-    {"head.bias", "classifier.bias", {'C', 0, 0}, false, 0, 0, true, 0, 0, 0, {0}},
+    {"head.weight", "classifier.weight", {'C', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}, 0},
+    {"head.bias", "classifier.bias", {'C', 0, 0}, false, 0, 0, true, 0, 0, 0, {0}, 0},
+    END,
+};
+
+#define ALONE(c, our, their, rows, cols)                                                                               \
+    {                                                                                                                  \
+        our, their, {rows, cols, 0}, false, 0, 0, true, c, 0, 0, {0}, 0                                                \
+    }
+static const struct row bert_first[] = {
+    PLAIN("embed.token", "embeddings.word_embeddings.weight", 'V', 'D'),
+    PLAIN("embed.position", "embeddings.position_embeddings.weight", 'P', 'D'),
+    PLAIN("embed.segment", "embeddings.token_type_embeddings.weight", 'Y', 'D'),
+    VIT("embed.norm", "embeddings.LayerNorm", 'D', 0),
+    END,
+};
+static const struct row bert_layer[] = {
+    VIT("layers.%d.attn.q", "encoder.layer.%d.attention.self.query", 'D', 'D'),
+    VIT("layers.%d.attn.k", "encoder.layer.%d.attention.self.key", 'D', 'D'),
+    VIT("layers.%d.attn.v", "encoder.layer.%d.attention.self.value", 'D', 'D'),
+    VIT("layers.%d.attn.o", "encoder.layer.%d.attention.output.dense", 'D', 'D'),
+    VIT("layers.%d.norm1", "encoder.layer.%d.attention.output.LayerNorm", 'D', 0),
+    VIT("layers.%d.mlp.up", "encoder.layer.%d.intermediate.dense", 'F', 'D'),
+    VIT("layers.%d.mlp.down", "encoder.layer.%d.output.dense", 'D', 'F'),
+    VIT("layers.%d.norm2", "encoder.layer.%d.output.LayerNorm", 'D', 0),
+    END,
+};
+static const struct row bert_last[] = {
+    WHEN('l', "head.transform.weight", "pooler.dense.weight", 'D', 'D'),
+    WHEN('l', "head.transform.bias", "pooler.dense.bias", 'D', 0),
+    ALONE('l', "head.weight", "classifier.weight", 'C', 'D'),
+    ALONE('l', "head.bias", "classifier.bias", 'C', 0),
+    ALONE('u', "head.transform.weight", "cls.predictions.transform.dense.weight", 'D', 'D'),
+    ALONE('u', "head.transform.bias", "cls.predictions.transform.dense.bias", 'D', 0),
+    ALONE('u', "head.norm.weight", "cls.predictions.transform.LayerNorm.weight", 'D', 0),
+    ALONE('u', "head.norm.bias", "cls.predictions.transform.LayerNorm.bias", 'D', 0),
+    ALONE('u', "head.bias", "cls.predictions.bias", 'V', 0),
+    ALONE('u', "head.weight", "cls.predictions.decoder.weight", 'V', 'D'),
+    END,
+};
+
+/* Their names in files of transformers 4; hf_read.c knows newer ones. All but the text's layers stand with their whole
+ * names. */
+#define TOWER "vision_tower.vision_model."
+#define WHOLE_PAIR(our, their, rows, cols)                                                                             \
+    ALONE(0, our ".weight", their ".weight", rows, cols), ALONE(0, our ".bias", their ".bias", rows, 0)
+static const struct row llava_first[] = {
+    {.ours = "vision.embed.patch.weight",
+     .theirs = TOWER "embeddings.patch_embedding.weight",
+     .size = {'v', 'u', 0},
+     .head = true,
+     .file = {'v', 'e', 'R', 'R'}},
+    ALONE('c', "vision.embed.class", TOWER "embeddings.class_embedding", 'v', 0),
+    ALONE('P', "vision.embed.patch.bias", TOWER "embeddings.patch_embedding.bias", 'v', 0),
+    ALONE(0, "vision.embed.position", TOWER "embeddings.position_embedding.weight", 'l', 'v'),
+    ALONE('p', "vision.embed.norm.weight", TOWER "pre_layrnorm.weight", 'v', 0),
+    ALONE('p', "vision.embed.norm.bias", TOWER "pre_layrnorm.bias", 'v', 0),
+    WHOLE_PAIR("projector.up", "multi_modal_projector.linear_1", 'D', 'v'),
+    WHOLE_PAIR("projector.down", "multi_modal_projector.linear_2", 'D', 'D'),
+    PLAIN("embed.token", "embed_tokens.weight", 'V', 'D'),
+    END,
+};
+static const struct row llava_tower[] = {
+    WHOLE_PAIR("vision.layers.%d.norm1", TOWER "encoder.layers.%d.layer_norm1", 'v', 0),
+    WHOLE_PAIR("vision.layers.%d.attn.q", TOWER "encoder.layers.%d.self_attn.q_proj", 'v', 'v'),
+    WHOLE_PAIR("vision.layers.%d.attn.k", TOWER "encoder.layers.%d.self_attn.k_proj", 'v', 'v'),
+    WHOLE_PAIR("vision.layers.%d.attn.v", TOWER "encoder.layers.%d.self_attn.v_proj", 'v', 'v'),
+    WHOLE_PAIR("vision.layers.%d.attn.o", TOWER "encoder.layers.%d.self_attn.out_proj", 'v', 'v'),
+    WHOLE_PAIR("vision.layers.%d.norm2", TOWER "encoder.layers.%d.layer_norm2", 'v', 0),
+    WHOLE_PAIR("vision.layers.%d.mlp.up", TOWER "encoder.layers.%d.mlp.fc1", 'M', 'v'),
+    WHOLE_PAIR("vision.layers.%d.mlp.down", TOWER "encoder.layers.%d.mlp.fc2", 'v', 'M'),
+    END,
+};
+static const struct row llava_last[] = {
+    PLAIN("norm.weight", "norm.weight", 'D', 0),
+    ALONE(0, "head.weight", "language_model.lm_head.weight", 'V', 'D'),
+    END,
+};
+
+static const struct row mamba2_first[] = {
+    PLAIN("embed.token", "embeddings.weight", 'V', 'D'),
+    END,
+};
+#define INTO(our, rows, from)                                                                                          \
+    PIECE("layers.%d.ssm." our ".weight", "layers.%d.mixer.in_proj.weight", rows, 'D', from, 'Z')
+#define INTO_BIAS(our, rows, from)                                                                                     \
+    {                                                                                                                  \
+        .ours = "layers.%d.ssm." our ".bias", .theirs = "layers.%d.mixer.in_proj.bias", .size = {rows, 0, 0},          \
+        .when = 'z', .before = from, .whole = 'Z'                                                                      \
+    }
+#define TAPS(our, rows, from)                                                                                          \
+    {                                                                                                                  \
+        .ours = "layers.%d.ssm.conv_" our ".weight", .theirs = "layers.%d.mixer.conv1d.weight",                        \
+        .size = {rows, 't', 0}, .before = from, .whole = 'x',                                                          \
+        .file =                                                                                                        \
+        { 'x',                                                                                                         \
+          '1',                                                                                                         \
+          't',                                                                                                         \
+          0 }                                                                                                          \
+    }
+#define TAPS_BIAS(our, rows, from)                                                                                     \
+    {                                                                                                                  \
+        .ours = "layers.%d.ssm.conv_" our ".bias", .theirs = "layers.%d.mixer.conv1d.bias", .size = {rows, 0, 0},      \
+        .when = 'y', .before = from, .whole = 'x'                                                                      \
+    }
+static const struct row mamba2_layer[] = {
+    PLAIN("layers.%d.norm1.weight", "layers.%d.norm.weight", 'D', 0),
+    INTO("z", 'I', 0),
+    INTO("x", 'I', 'I'),
+    INTO("b", 'N', 'd'),
+    INTO("c", 'N', 'n'),
+    INTO("dt", 'g', 'w'),
+    INTO_BIAS("z", 'I', 0),
+    INTO_BIAS("x", 'I', 'I'),
+    INTO_BIAS("b", 'N', 'd'),
+    INTO_BIAS("c", 'N', 'n'),
+    INTO_BIAS("dt", 'g', 'w'),
+    TAPS("x", 'I', 0),
+    TAPS("b", 'N', 'I'),
+    TAPS("c", 'N', 'm'),
+    TAPS_BIAS("x", 'I', 0),
+    TAPS_BIAS("b", 'N', 'I'),
+    TAPS_BIAS("c", 'N', 'm'),
+    PLAIN("layers.%d.ssm.decay", "layers.%d.mixer.A_log", 'g', 0),
+    PLAIN("layers.%d.ssm.step", "layers.%d.mixer.dt_bias", 'g', 0),
+    PLAIN("layers.%d.ssm.skip", "layers.%d.mixer.D", 'g', 0),
+    PLAIN("layers.%d.ssm.norm.weight", "layers.%d.mixer.norm.weight", 'I', 0),
+    PLAIN("layers.%d.ssm.out.weight", "layers.%d.mixer.out_proj.weight", 'D', 'I'),
+    WHEN('z', "layers.%d.ssm.out.bias", "layers.%d.mixer.out_proj.bias", 'D', 0),
+    END,
+};
+static const struct row mamba2_last[] = {
+    PLAIN("norm.weight", "norm_f.weight", 'D', 0),
+    {.ours = "head.weight", .theirs = "lm_head.weight", .size = {'V', 'D', 0}, .head = true},
+    END,
+};
+
+/* Beside the block of a module that predicts further tokens. */
+static const struct row mtp_beside[] = {
+    PLAIN("layers.%d.mtp.ahead_norm.weight", "layers.%d.enorm.weight", 'D', 0),
+    PLAIN("layers.%d.mtp.stream_norm.weight", "layers.%d.hnorm.weight", 'D', 0),
+    PLAIN("layers.%d.mtp.join.weight", "layers.%d.eh_proj.weight", 'D', 'G'),
+    PLAIN("layers.%d.mtp.norm.weight", "layers.%d.shared_head.norm.weight", 'D', 0),
     END,
 };
 
@@ -203,13 +439,30 @@ static const struct family_names {
     const struct row *first, *last;
     struct run dense[LAYER_RUNS], moe[LAYER_RUNS];
     const char *prefix;
-    const char *ignored[4]; /* endings of tensors that are no parameters */
+    const char *ignored[5];  /* endings of tensors that are no parameters */
+    const struct row *tower; /* of each layer of a tower, behind `first`; NULL: it has none */
 } families[HF_N] = {
     /* clang-format off */
     [HF_GPT2] = {gpt2_first, gpt2_last, {{gpt2_layer, false}}, {{NULL, false}}, "transformer.",
                  {".attn.bias", ".attn.masked_bias", NULL}},
-    [HF_LLAMA] = {llama_first, llama_last, {{llama_attention, false}, {llama_mlp, false}}, {{NULL, false}}, "model.",
-                  {".rotary_emb.inv_freq", NULL}},
+#define DECODER(attention, mlp)                                                                                        \
+    {llama_first, llama_last, {{attention, false}, {mlp, false}}, {{NULL, false}}, "model.", {".rotary_emb.inv_freq", NULL}}
+    [HF_LLAMA] = DECODER(decoder_attention, decoder_mlp),
+    [HF_MISTRAL] = DECODER(decoder_attention, decoder_mlp),
+    [HF_QWEN2] = DECODER(decoder_attention, decoder_mlp),
+    [HF_QWEN3] = DECODER(decoder_attention, decoder_mlp),
+    [HF_SMOLLM3] = DECODER(decoder_attention, decoder_mlp),
+    [HF_OLMO2] = DECODER(olmo2_attention, decoder_mlp),
+    [HF_PHI3] = DECODER(phi3_attention, phi3_mlp),
+    [HF_GEMMA2] = DECODER(gemma_attention, decoder_mlp),
+    [HF_GEMMA3] = DECODER(gemma_attention, decoder_mlp),
+    [HF_QWEN3_MOE] = {llama_first, llama_last, {{decoder_attention, false}, {decoder_mlp, false}},
+                      {{decoder_attention, false}, {deepseek_router, false}, {deepseek_open, true}, {deepseek_close, true}},
+                      "model.", {".rotary_emb.inv_freq", NULL}},
+    [HF_GPT_OSS] = {llama_first, llama_last, {{gpt_oss_attention, false}},
+                    {{gpt_oss_attention, false}, {gpt_oss_open, true}, {gpt_oss_open_bias, true}, {gpt_oss_close, true},
+                     {gpt_oss_close_bias, true}},
+                    "model.", {".rotary_emb.inv_freq", NULL}},
     [HF_MIXTRAL] = {llama_first, llama_last, {{llama_attention, false}, {llama_mlp, false}},
                     {{llama_attention, false}, {mixtral_router, false}, {mixtral_open, true}, {mixtral_close, true}}, "model.",
                     {".rotary_emb.inv_freq", NULL}},
@@ -220,7 +473,13 @@ static const struct family_names {
      "model.", {".rotary_emb.inv_freq", NULL}}
     [HF_DEEPSEEK_V2] = DEEPSEEK,
     [HF_DEEPSEEK_V3] = DEEPSEEK,
+    [HF_LLAVA] = {llava_first, llava_last, {{decoder_attention, false}, {decoder_mlp, false}}, {{NULL, false}},
+                  "language_model.model.", {".rotary_emb.inv_freq", ".position_ids", NULL}, llava_tower},
     [HF_VIT] = {vit_first, vit_last, {{vit_layer, false}}, {{NULL, false}}, "vit.", {NULL}},
+    [HF_MAMBA2] = {mamba2_first, mamba2_last, {{mamba2_layer, false}}, {{NULL, false}}, "backbone.", {NULL}},
+    /* The bias of the output matrix is kept twice in older files, and a head of pretraining beside the one that is here. */
+    [HF_BERT] = {bert_first, bert_last, {{bert_layer, false}}, {{NULL, false}}, "bert.",
+                 {".position_ids", "cls.predictions.decoder.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias", NULL}},
     /* clang-format on */
 };
 
@@ -234,6 +493,19 @@ static bool is_there(const struct hf_model *m, const struct row *r)
     case 'b': return m->model.moe.bias;
     case 's': return m->model.moe.shared > 0;
     case 'v': return m->model.qkv_bias;
+    case 'u': return model_unmasks(&m->model);
+    case 'l': return model_tells(&m->model);
+    case 'a': return m->model.attn.qkv_bias;
+    case 'o': return m->model.attn.o_bias;
+    case 'm': return m->model.mlp_bias;
+    case 'S': return m->model.attn.sinks;
+    case 'h': return m->model.attn.qk_norm == QK_NORM_HEAD;
+    case 'H': return m->model.attn.qk_norm == QK_NORM_ALL;
+    case 'z': return m->model.ssm.bias;
+    case 'y': return m->model.ssm.conv_bias;
+    case 'c': return m->model.vision.class_place;
+    case 'p': return m->model.vision.norm_before;
+    case 'P': return m->model.vision.patch_bias;
     default: return true;
     }
 }
@@ -248,7 +520,7 @@ static int64_t count_rows(const struct hf_model *m, const struct row *r)
 static const struct run *layer_runs(const struct hf_model *m, int64_t layer)
 {
     const struct family_names *f = &families[m->family];
-    return m->model.moe.experts && layer >= m->model.moe.first_dense ? f->moe : f->dense;
+    return model_layer_is_moe(&m->model, layer) ? f->moe : f->dense;
 }
 
 static int64_t count_run(const struct hf_model *m, const struct run *r)
@@ -256,34 +528,57 @@ static int64_t count_run(const struct hf_model *m, const struct run *r)
     return count_rows(m, r->rows) * (r->each ? m->model.moe.experts : 1);
 }
 
+/* Before a layer's runs, in a module. */
+static int64_t count_beside(const struct hf_model *m, int64_t layer)
+{
+    return layer >= m->model.layers ? count_rows(m, mtp_beside) : 0;
+}
+
 static int64_t count_layer(const struct hf_model *m, int64_t layer)
 {
     const struct run *r = layer_runs(m, layer);
-    int64_t n = 0;
+    int64_t n = count_beside(m, layer);
     for (int k = 0; k < LAYER_RUNS && r[k].rows; k++) n += count_run(m, &r[k]);
     return n;
 }
 
+static int64_t count_tower(const struct hf_model *m)
+{
+    const struct row *r = families[m->family].tower;
+    return r ? count_rows(m, r) * m->model.vision.layers : 0;
+}
+
 int64_t hf_n_params(const struct hf_model *m)
 {
-    int64_t dense = m->model.moe.experts ? m->model.moe.first_dense : m->model.layers,
-            experts = m->model.layers - dense;
-    if (dense > m->model.layers) dense = m->model.layers, experts = 0;
-    /* The head is the last row of each family. */
-    return count_rows(m, families[m->family].first) + dense * count_layer(m, 0) * (dense > 0) +
-           (experts ? experts * count_layer(m, m->model.layers - 1) : 0) + count_rows(m, families[m->family].last) -
-           m->model.tie_embeddings;
+    int64_t n = count_tower(m) + count_rows(m, families[m->family].first) + count_rows(m, families[m->family].last),
+            of[2] = {-1, -1};
+    for (int64_t l = 0; l < m->model.layers; l++) { /* a layer has experts or has none */
+        int64_t *each = &of[model_layer_is_moe(&m->model, l)];
+        if (*each < 0) *each = count_layer(m, l);
+        n += *each;
+    }
+    for (int64_t l = m->model.layers; l < model_blocks(&m->model); l++) n += count_layer(m, l);
+    return n - m->model.tie_embeddings; /* the head is the last row of each family */
 }
 
 static int64_t size_of(const struct hf_model *m, char letter)
 {
+    const struct ssm_config *s = &m->model.ssm;
+    const struct vision_config *v = &m->model.vision;
+    int64_t inner = s->heads * s->head_dim, bc = s->groups * s->state;
     switch (letter) {
     case 'V': return m->model.vocab;
     case 'P': return m->model.max_positions;
     case 'D': return m->model.hidden;
+    case 'G': return 2 * m->model.hidden;
     case 'F': return m->model.ffn;
     case 'Q': return m->model.heads * m->model.head_dim;
     case 'K': return m->model.kv_heads * m->model.head_dim;
+    case 'A': return m->model.head_dim;
+    case 'H': return m->model.heads;
+    case 'i': return (m->model.heads + m->model.kv_heads) * m->model.head_dim;
+    case 'j': return (m->model.heads + 2 * m->model.kv_heads) * m->model.head_dim;
+    case 'f': return 2 * m->model.ffn;
     case 'E': return m->model.moe.experts;
     case 'X': return m->model.moe.ffn;
     case 'S': return m->model.moe.ffn * m->model.moe.shared;
@@ -297,6 +592,23 @@ static int64_t size_of(const struct hf_model *m, char letter)
     case 'h': return m->model.channels;
     case 'p': return m->model.patch_size;
     case 'U': return m->model.channels * m->model.patch_size * m->model.patch_size;
+    case 'Y': return m->model.types;
+    case 'g': return s->heads;
+    case 't': return s->conv;
+    case 'I': return inner;
+    case 'N': return bc;
+    case 'd': return 2 * inner;
+    case 'n': return 2 * inner + bc;
+    case 'w': return 2 * (inner + bc);
+    case 'm': return inner + bc;
+    case 'x': return inner + 2 * bc;
+    case 'Z': return 2 * (inner + bc) + s->heads;
+    case 'v': return v->hidden;
+    case 'u': return v->channels * v->patch_size * v->patch_size;
+    case 'e': return v->channels;
+    case 'R': return v->patch_size;
+    case 'l': return vision_places(v);
+    case 'M': return v->ffn;
     case '1': return 1;
     case 0: return 0;
     default: CHECK(0, "size letter %c", letter);
@@ -340,12 +652,19 @@ static struct counted_row counted_row_of(const struct hf_model *m, int64_t i)
     int64_t n = count_rows(m, f->first);
     if (i < n) return (struct counted_row){row_at(m, f->first, i), 0, 0};
     i -= n;
-    for (int64_t l = 0; l < m->model.layers; l++) {
+    if (i < count_tower(m)) {
+        n = count_rows(m, f->tower);
+        return (struct counted_row){row_at(m, f->tower, i % n), i / n, 0};
+    }
+    i -= count_tower(m);
+    for (int64_t l = 0; l < model_blocks(&m->model); l++) {
         n = count_layer(m, l);
         if (i >= n) {
             i -= n;
             continue;
         }
+        if (i < count_beside(m, l)) return (struct counted_row){row_at(m, mtp_beside, i), l, 0};
+        i -= count_beside(m, l);
         for (const struct run *r = layer_runs(m, l);; r++) {
             int64_t each = count_rows(m, r->rows);
             if (i < count_run(m, r)) return (struct counted_row){row_at(m, r->rows, i % each), l, i / each};
@@ -355,15 +674,30 @@ static struct counted_row counted_row_of(const struct hf_model *m, int64_t i)
     return (struct counted_row){row_at(m, f->last, i), 0, 0};
 }
 
+/* Ours is one expert's: rows of theirs from the expert's first on, every stack-th column. */
+static void stack_experts(const struct hf_model *m, const struct row *r, int64_t expert, struct hf_param *p)
+{
+    int64_t ins = p->shape.nd > 1 ? p->shape.n[1] : 1, outs = p->shape.n[0] * r->stack, E = m->model.moe.experts;
+    p->their_shape = (struct shape){.nd = 2, .n = {E * ins, outs}};
+    p->file_shape = p->shape.nd > 1 ? (struct shape){.nd = 3, .n = {E, ins, outs}} : p->their_shape;
+    p->first = expert * ins;
+    p->offset = r->part;
+    p->step = r->stack;
+}
+
 struct hf_param hf_param_at(const struct hf_model *m, int64_t i)
 {
     CHECK(i >= 0 && i < hf_n_params(m), "parameter %lld", (long long)i);
     struct counted_row at = counted_row_of(m, i);
     const struct row *r = at.row;
-    struct hf_param p = {.prefixed = !r->head, .transposed = r->transposed};
+    struct hf_param p = {.prefixed = !r->head, .transposed = r->transposed, .step = 1};
     put_name(p.name, sizeof p.name, r->ours, at.layer, at.expert);
     put_name(p.theirs, sizeof p.theirs, r->theirs, at.layer, at.expert);
     for (; r->size[p.shape.nd]; p.shape.nd++) p.shape.n[p.shape.nd] = size_of(m, r->size[p.shape.nd]);
+    if (r->stack) {
+        stack_experts(m, r, at.expert, &p);
+        return p;
+    }
     p.their_shape = p.shape;
     p.offset = r->whole ? size_of(m, r->before) : r->part * p.shape.n[0];
     if (r->parts) p.their_shape.n[0] *= r->parts;
@@ -381,17 +715,39 @@ struct hf_param hf_param_at(const struct hf_model *m, int64_t i)
     return p;
 }
 
-/* Layers beyond the model's: DeepSeek-V3's files carry one that predicts further tokens. */
+const char *const hf_mtp_copies[HF_MTP_COPIES][2] = {{"embed_tokens.weight", "embed.token"},
+                                                     {"shared_head.head.weight", "head.weight"}};
+
+/* Layers beyond the model's and its modules' (a config may leave these out), and of modules the tables that are the
+ * model's own. */
 static bool is_beyond(const struct hf_model *m, const char *theirs)
 {
     long long layer;
-    return m->model.mla.kv_rank && sscanf(theirs, "model.layers.%lld.", &layer) == 1 && layer >= m->model.layers;
+    int at = 0;
+    if (!m->model.mla.kv_rank || sscanf(theirs, "model.layers.%lld.%n", &layer, &at) != 1 || !at) return false;
+    bool copy = false;
+    for (int i = 0; i < HF_MTP_COPIES; i++) copy |= !strcmp(theirs + at, hf_mtp_copies[i][0]);
+    return layer >= model_blocks(&m->model) || (layer >= m->model.layers && copy);
+}
+
+/* Of a tower, what the text does not see: layers behind, the last norm, a head. */
+static bool behind_features(const struct hf_model *m, const char *theirs)
+{
+    long long layer;
+    if (m->family != HF_LLAVA || !str_starts(theirs, "vision_tower.")) return false;
+    const char *in = theirs + strlen("vision_tower.");
+    if (str_starts(in, "vision_model.")) in += strlen("vision_model.");
+    if (sscanf(in, "encoder.layers.%lld.", &layer) == 1) return layer >= m->model.vision.layers;
+    return str_starts(in, "post_layernorm.") || str_starts(in, "head.");
 }
 
 bool hf_is_ignored(const struct hf_model *m, const char *theirs)
 {
     if (m->model.tie_embeddings && strcmp(theirs, "lm_head.weight") == 0) return true;
-    if (is_beyond(m, theirs)) return true;
+    if (m->family == HF_BERT && m->model.tie_embeddings && !strcmp(theirs, "cls.predictions.decoder.weight"))
+        return true;
+    if (model_unmasks(&m->model) && strstr(theirs, "pooler.dense.")) return true; /* of a head beside this one */
+    if (is_beyond(m, theirs) || behind_features(m, theirs)) return true;
     for (const char *const *end = families[m->family].ignored; *end; end++)
         if (str_ends(theirs, *end)) return true;
     return false;

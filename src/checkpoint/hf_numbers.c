@@ -11,12 +11,18 @@
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
     }
-enum { G = 1 << HF_GPT2, V = 1 << HF_VIT, ALL = (1 << HF_N) - 1 };
+enum {
+    G = 1 << HF_GPT2,
+    V = 1 << HF_VIT | 1 << HF_BERT,
+    PH = 1 << HF_PHI3,
+    MB = 1 << HF_MAMBA2,
+    ALL = (1 << HF_N) - 1
+};
 
 const struct number hf_more_numbers[] = {
-    MORE(embed_dropout, 1, {G, "embd_pdrop", 110, SPELT_ZERO, 0}),
+    MORE(embed_dropout, 1, {G, "embd_pdrop", 110, SPELT_ZERO, 0}, {PH, "embd_pdrop", 137, SPELT_ZERO, 0}),
     MORE(attention_dropout, 1, {G, "attn_pdrop", 120, SPELT_ZERO, 0},
-         {ALL & ~G & ~V, "attention_dropout", 140, SPELT_ZERO, 0},
+         {ALL & ~G & ~V & ~MB, "attention_dropout", 140, SPELT_ZERO, 0},
          {V, "attention_probs_dropout_prob", 120, SPELT_ZERO, 0}),
     MORE(init_std, 10, {ALL, "initializer_range", 910, SPELT_ZERO, 0.02}),
     {.row = {.path = NULL}},
@@ -128,11 +134,21 @@ static void put_word(struct json_out *o, const char *key, const char *words, int
     str_free(&s);
 }
 
-static void put_number(struct json_out *o, const struct hf_put *p)
+/* A real number of ours that their class declares as an integer. */
+static bool is_whole_there(const struct hf_put *p)
+{
+    double v = *(const double *)p->of;
+    return !strcmp(p->key, "query_pre_attn_scalar") && v == (double)(int64_t)v;
+}
+
+void hf_put_value(struct json_out *o, const struct hf_put *p)
 {
     switch (p->number->row.type) {
     case CONF_INT: json_put_int(o, p->key, *(const int64_t *)p->of); break;
-    case CONF_REAL: put_float(o, p->key, *(const double *)p->of); break;
+    case CONF_REAL:
+        if (is_whole_there(p)) json_put_int(o, p->key, (int64_t) * (const double *)p->of);
+        else put_float(o, p->key, *(const double *)p->of);
+        break;
     case CONF_BOOL: json_put_bool(o, p->key, *(const bool *)p->of); break;
     default: put_word(o, p->key, p->number->row.choices, *(const int *)p->of);
     }
@@ -146,6 +162,7 @@ static double value(const struct number *n, const void *at)
     case CONF_INT: return (double)*(const int64_t *)at;
     case CONF_REAL: return *(const double *)at;
     case CONF_BOOL: return *(const bool *)at;
+    case CONF_WORD: return 0; /* hf_layers.c's */
     default: return *(const int *)at;
     }
 }
@@ -165,7 +182,7 @@ void hf_puts_add_numbers(struct hf_puts *s, const void *base, const struct numbe
             const void *at = (const char *)base + n->row.offset;
             bool none = x->how & SPELT_NULL_IF_NONE && value(n, at) == 0;
             if (!(x->in & in) || !x->at || (x->how & SPELT_UNUSUAL && value(n, at) == x->otherwise)) continue;
-            hf_puts_add(s, (struct hf_put){x->at, x->key, none ? put_null : put_number, at, n});
+            hf_puts_add(s, (struct hf_put){x->at, x->key, none ? put_null : hf_put_value, at, n});
         }
 }
 

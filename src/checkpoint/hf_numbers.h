@@ -36,6 +36,8 @@ struct hf_puts {
     int n;
 };
 void hf_puts_add(struct hf_puts *s, struct hf_put p);
+/* p's number under p's key. */
+void hf_put_value(struct json_out *o, const struct hf_put *p);
 /* base outlives s. */
 void hf_puts_add_numbers(struct hf_puts *s, const void *base, const struct number *rows, unsigned in);
 void hf_puts_write(const struct hf_puts *s, struct json_out *o);

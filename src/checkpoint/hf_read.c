@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/hf.h"
+#include "checkpoint/mxfp4.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/stored.h"
 
@@ -25,16 +26,46 @@ struct hf {
     struct safetensors *files;
     int64_t n;
     struct hf_param *params;
-    const struct safetensors_entry **entries; /* per parameter */
+    const struct safetensors_entry **entries; /* per parameter; of codes (mxfp4.h): their blocks, */
+    const struct safetensors_entry **scales;  /* and their scales; else NULL */
 };
+
+/* Early files of BERT call what a norm multiplies with gamma, and what it adds beta. */
+static const struct safetensors_entry *find_named(const struct hf *h, const char *name)
+{
+    static const char *const older[2][2] = {{"LayerNorm.weight", "gamma"}, {"LayerNorm.bias", "beta"}};
+    const struct safetensors_entry *t = safetensors_find(h->files, name);
+    for (int i = 0; !t && i < 2; i++) {
+        char other[128];
+        if (!str_ends(name, older[i][0])) continue;
+        snprintf(other, sizeof other, "%.*s.%s", (int)(strrchr(name, '.') - name), name, older[i][1]);
+        t = safetensors_find(h->files, other);
+    }
+    return t;
+}
 
 /* Files of a bare model (GPT2Model) leave the prefix out. */
 static const struct safetensors_entry *find_entry(const struct hf *h, const struct hf_param *p)
 {
     char name[128];
     snprintf(name, sizeof name, "%s%s", p->prefixed ? hf_prefix(h->model.family) : "", p->theirs);
-    const struct safetensors_entry *t = safetensors_find(h->files, name);
-    return t || !p->prefixed ? t : safetensors_find(h->files, p->theirs);
+    const struct safetensors_entry *t = find_named(h, name);
+    static const char inner[] = "vision_model."; /* transformers 5 leaves it out */
+    char *tower = t ? NULL : strstr(name, inner);
+    if (tower) {
+        memmove(tower, tower + strlen(inner), strlen(tower + strlen(inner)) + 1);
+        t = find_named(h, name);
+    }
+    return t || !p->prefixed ? t : find_named(h, p->theirs);
+}
+
+/* Codes instead: NAME_blocks and NAME_scales. */
+static const struct safetensors_entry *find_codes(const struct hf *h, const struct hf_param *p, const char *end)
+{
+    struct hf_param q = *p;
+    if (!p->first && !p->transposed) return NULL;
+    snprintf(q.theirs, sizeof q.theirs, "%.80s_%s", p->theirs, end);
+    return find_entry(h, &q);
 }
 
 static void list(struct str *s, int64_t *n, const char *name, const char *text)
@@ -42,19 +73,46 @@ static void list(struct str *s, int64_t *n, const char *name, const char *text)
     if ((*n)++ < MAX_LISTED) str_printf(s, "%s%.120s %s", s->n ? "; " : "", name, text);
 }
 
+/* What is wrong with codes and scales; NULL: nothing. */
+static const char *codes_wrong(const struct hf *h, int64_t i)
+{
+    const struct safetensors_entry *codes = h->entries[i], *scales = h->scales[i];
+    const struct shape *s = &h->params[i].file_shape;
+    if (!scales) return "has no _scales beside it";
+    if (s->nd != 3 || s->n[1] % MXFP4_BLOCK) return "is of blocks of 32 values, and config.json makes no such rows";
+    struct shape want = {.nd = 4, .n = {s->n[0], s->n[2], s->n[1] / MXFP4_BLOCK, MXFP4_BLOCK / 2}};
+    bool fits = shape_equal(&codes->shape, &want);
+    want.nd = 3;
+    fits = fits && shape_equal(&scales->shape, &want);
+    return fits && codes->dtype == DT_U8 && scales->dtype == DT_U8
+               ? NULL
+               : "and its _scales are no MXFP4 blocks of that tensor";
+}
+
 static void match_params(struct hf *h, bool *used, struct str *s, int64_t *n_bad)
 {
     char x[128], y[128], text[320];
     for (int64_t i = 0; i < h->n; i++) {
         const struct hf_param *p = &h->params[i];
-        const struct safetensors_entry *t = h->entries[i] = find_entry(h, p);
+        const struct safetensors_entry *t = find_entry(h, p), *codes = t ? NULL : find_codes(h, p, "blocks");
+        if (codes) {
+            h->scales[i] = find_codes(h, p, "scales");
+            t = codes;
+        }
+        h->entries[i] = t;
         bool again = i > 0 && t && t == h->entries[i - 1]; /* the next part of a fused tensor */
         if (!t) {
             list(s, n_bad, p->theirs, "is missing");
             continue;
         }
         used[t - safetensors_at(h->files, 0)] = true;
+        if (h->scales[i]) used[h->scales[i] - safetensors_at(h->files, 0)] = true;
         if (again) continue;
+        if (codes) {
+            const char *wrong = codes_wrong(h, i);
+            if (wrong) list(s, n_bad, codes->name, wrong);
+            continue;
+        }
         if (!shape_equal(&t->shape, &p->file_shape)) {
             snprintf(text, sizeof text, "is %s, config.json makes it %s", shape_print(x, &t->shape),
                      shape_print(y, &p->file_shape));
@@ -85,6 +143,18 @@ static int match(struct hf *h, struct err *e)
     return rc;
 }
 
+/* Their library keeps the number of modules for further tokens and writes none: then there is none. */
+static void settle_modules(struct hf *h)
+{
+    struct model_config *m = &h->model.model;
+    char start[96];
+    bool any = false;
+    snprintf(start, sizeof start, "%slayers.%lld.", hf_prefix(h->model.family), (long long)m->layers);
+    for (int64_t i = 0; m->mtp.depth && !any && i < safetensors_count(h->files); i++)
+        any = !strncmp(safetensors_at(h->files, i)->name, start, strlen(start));
+    if (!any) m->mtp.depth = 0;
+}
+
 int hf_open(struct hf **out, const char *dir, const struct hf_ignore *ignore, struct err *e)
 {
     struct hf *h = xcalloc(1, sizeof *h);
@@ -94,9 +164,11 @@ int hf_open(struct hf **out, const char *dir, const struct hf_ignore *ignore, st
     if (rc == OK) rc = safetensors_open(&h->files, dir, e);
     if (rc == OK && safetensors_count(h->files) == 0) rc = err_set(e, ERR_REQUEST, "%s: holds no tensors", dir);
     if (rc == OK) {
+        settle_modules(h);
         h->n = hf_n_params(&h->model);
         h->params = xcalloc(to_size(h->n), sizeof *h->params);
         h->entries = xcalloc(to_size(h->n), sizeof *h->entries);
+        h->scales = xcalloc(to_size(h->n), sizeof *h->scales);
         for (int64_t i = 0; i < h->n; i++) h->params[i] = hf_param_at(&h->model, i);
         rc = match(h, e);
     }
@@ -111,6 +183,7 @@ void hf_close(struct hf *h)
     safetensors_close(h->files);
     xfree(h->params);
     xfree(h->entries);
+    xfree(h->scales);
     xfree(h->dir);
     xfree(h);
 }
@@ -129,7 +202,7 @@ int64_t hf_find(const struct hf *h, const char *name)
 enum dtype hf_dtype(const struct hf *h, int64_t i)
 {
     CHECK(i >= 0 && i < h->n, "parameter %lld", (long long)i);
-    return (enum dtype)h->entries[i]->dtype;
+    return h->scales[i] ? DT_BF16 : (enum dtype)h->entries[i]->dtype; /* bf16 holds what codes stand for */
 }
 
 struct reading {
@@ -148,18 +221,96 @@ static void take(void *ctx, const struct region *slab, const void *p)
 }
 
 /* Some of their rows become columns of ours. A slab has one row at least, and all of its columns but when a row is
- * huge. */
+ * huge. Of columns that alternate with another's these are picked out first. */
 static void take_transposed(void *ctx, const struct region *slab, const void *p)
 {
     struct reading *x = ctx;
     struct region shared;
     if (!region_intersect(slab, &x->theirs, &shared)) return;
-    int64_t stride = slab->hi[1] - slab->lo[1], ins = x->box->hi[1] - x->box->lo[1];
-    int64_t from = (shared.lo[0] - slab->lo[0]) * stride + shared.lo[1] - slab->lo[1];
-    int64_t to = (shared.lo[1] - x->theirs.lo[1]) * ins + shared.lo[0] - x->theirs.lo[0];
-    convert_transposed((unsigned char *)x->dst + to_size(to) * dtype_bytes(x->as), x->as, ins,
-                       (const unsigned char *)p + to_size(from) * dtype_bytes(x->from), x->from, stride,
-                       shared.hi[0] - shared.lo[0], shared.hi[1] - shared.lo[1]);
+    int64_t stride = slab->hi[1] - slab->lo[1], ins = x->theirs.hi[0] - x->theirs.lo[0], step = x->p->step;
+    int64_t rows = shared.hi[0] - shared.lo[0], o = (shared.lo[1] - x->theirs.lo[1] + step - 1) / step;
+    int64_t first = x->theirs.lo[1] + o * step, cols = first < shared.hi[1] ? (shared.hi[1] - first - 1) / step + 1 : 0;
+    int64_t to = o * ins + shared.lo[0] - x->theirs.lo[0];
+    size_t each = dtype_bytes(x->from);
+    const unsigned char *from =
+        (const unsigned char *)p + to_size((shared.lo[0] - slab->lo[0]) * stride + first - slab->lo[1]) * each;
+    unsigned char *picked = step > 1 && cols ? xmalloc(to_size(rows * cols) * each) : NULL;
+    for (int64_t k = 0; picked && k < rows * cols; k++)
+        memcpy(picked + to_size(k) * each, from + to_size(k / cols * stride + k % cols * step) * each, each);
+    if (cols)
+        convert_transposed((unsigned char *)x->dst + to_size(to) * dtype_bytes(x->as), x->as, ins,
+                           picked ? picked : from, x->from, picked ? cols : stride, rows, cols);
+    xfree(picked);
+}
+
+/* ---- codes ---- */
+/* Their rows are ours: row `offset + step * o` of the expert's, of blocks. */
+struct decoding {
+    const struct hf_param *p;
+    int64_t first, step, outs; /* their row of the first of ours; how far apart; how many */
+    int64_t lo, n;             /* columns of ours */
+    unsigned char *scales;     /* of rows first .. of theirs, of the blocks that the columns are in */
+    struct region blocks;      /* whose they are */
+    void *dst;
+    enum dtype as;
+    float *row;
+};
+
+static void take_scales(void *ctx, const struct region *slab, const void *p)
+{
+    struct decoding *x = ctx;
+    struct region shared;
+    if (region_intersect(slab, &x->blocks, &shared)) convert_box(x->scales, DT_U8, &x->blocks, p, DT_U8, slab, &shared);
+}
+
+static void take_codes(void *ctx, const struct region *slab, const void *p)
+{
+    struct decoding *x = ctx;
+    int64_t stride = slab->hi[1] - slab->lo[1], blocks = x->blocks.hi[1] - x->blocks.lo[1];
+    int64_t lo = slab->lo[1] * 2 > x->lo ? slab->lo[1] * 2 : x->lo, end = x->lo + x->n;
+    if (slab->hi[1] * 2 < end) end = slab->hi[1] * 2;
+    for (int64_t r = slab->lo[0]; r < slab->hi[0] && lo < end; r++) {
+        int64_t o = (r - x->first) / x->step;
+        if (r < x->first || (r - x->first) % x->step || o >= x->outs) continue;
+        mxfp4_decode(x->row, (const unsigned char *)p + (r - slab->lo[0]) * stride - slab->lo[1],
+                     x->scales + (r - x->first) * blocks - x->blocks.lo[1], lo, end - lo);
+        convert((unsigned char *)x->dst + to_size(o * x->n + lo - x->lo) * dtype_bytes(x->as), x->as, x->row, DT_F32,
+                end - lo);
+    }
+}
+
+static int read_codes(struct hf *h, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
+{
+    const struct hf_param *p = &h->params[i];
+    int64_t ins = p->shape.n[1], outs = p->their_shape.n[1], experts = p->their_shape.n[0] / ins;
+    struct decoding x = {.p = p,
+                         .first = p->first / ins * outs + p->offset + p->step * box->lo[0],
+                         .step = p->step,
+                         .outs = box->hi[0] - box->lo[0],
+                         .lo = box->lo[1],
+                         .n = box->hi[1] - box->lo[1],
+                         .dst = dst,
+                         .as = as};
+    int64_t last = x.first + (x.outs - 1) * x.step, end = x.lo + x.n;
+    x.blocks = (struct region){.nd = 2,
+                               .lo = {x.first, x.lo / MXFP4_BLOCK},
+                               .hi = {last + 1, (end + MXFP4_BLOCK - 1) / MXFP4_BLOCK}};
+    struct region codes = {.nd = 2, .lo = {x.first, x.lo / 2}, .hi = {last + 1, (end + 1) / 2}};
+    struct stored s = {.file = h->files,
+                       .t = h->scales[i],
+                       .box = {.nd = 2, .hi = {experts * outs, ins / MXFP4_BLOCK}},
+                       .width = 1};
+    struct stored c = {.file = h->files,
+                       .t = h->entries[i],
+                       .box = {.nd = 2, .hi = {experts * outs, ins / 2}},
+                       .width = 1};
+    x.scales = xmalloc(to_size(region_volume(&x.blocks)));
+    x.row = xmalloc(to_size(x.n) * sizeof *x.row);
+    int rc = stored_each(&s, &x.blocks, take_scales, &x, e);
+    if (rc == OK) rc = stored_each(&c, &codes, take_codes, &x, e);
+    xfree(x.scales);
+    xfree(x.row);
+    return rc;
 }
 
 int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
@@ -169,17 +320,21 @@ int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, vo
     const struct safetensors_entry *t = h->entries[i];
     struct region whole = region_whole(&p->shape);
     CHECK(box->nd == whole.nd && region_contains(&whole, box), "%s: the box asked for is not inside", p->name);
-    if (!convertible((enum dtype)t->dtype, as))
+    if (!convertible(hf_dtype(h, i), as))
         return err_set(e, ERR_REQUEST, "%s: %s does not convert to %s", h->dir, t->name, dtype_name(as));
     if (region_volume(box) == 0) return OK;
+    if (h->scales[i]) return read_codes(h, i, box, as, dst, e);
     struct stored f = {.file = h->files,
                        .t = t,
                        .box = region_whole(&p->their_shape),
                        .width = dtype_bytes((enum dtype)t->dtype)};
     struct reading x = {p, box, box->nd ? *box : whole, dst, as, (enum dtype)t->dtype};
     if (p->transposed) {
-        x.theirs.lo[0] = box->lo[1], x.theirs.hi[0] = box->hi[1];
-        x.theirs.lo[1] = p->offset + box->lo[0], x.theirs.hi[1] = p->offset + box->hi[0];
+        x.theirs = region_whole(&p->their_shape);
+        x.theirs.lo[0] = p->first + (box->nd > 1 ? box->lo[1] : 0);
+        x.theirs.hi[0] = p->first + (box->nd > 1 ? box->hi[1] : 1);
+        x.theirs.lo[1] = p->offset + p->step * box->lo[0];
+        x.theirs.hi[1] = p->offset + p->step * (box->hi[0] - 1) + 1;
     } else {
         x.theirs.lo[0] += p->offset, x.theirs.hi[0] += p->offset;
     }

@@ -93,6 +93,13 @@ int ckpt_n_files(const struct ckpt *c) { return c->m.n_files; }
 
 const char *ckpt_file_name(const struct ckpt *c, int file) { return c->m.files[file].name; }
 
+const char *ckpt_file_of(const struct ckpt *c, int64_t i, int k)
+{
+    return c->m.files[c->m.tensors[i].boxes[k].file].name;
+}
+
+bool ckpt_shared(const char *path, const char *other, const char *file) { return published_shared(path, other, file); }
+
 bool ckpt_file_here(const struct ckpt *c, int file)
 {
     char *path = fs_join(c->dir, c->m.files[file].name);
@@ -111,6 +118,14 @@ void ckpt_seen_by(struct ckpt *c, const uint8_t *sees, int n)
     memcpy(c->sees, sees, bytes);
 }
 
+bool ckpt_file_seen(const struct ckpt *c, int file, int rank)
+{
+    if (!c->sees) return true;
+    return rank < c->n_ranks && c->sees[(size_t)file * (size_t)c->n_ranks + (size_t)rank];
+}
+
+int64_t ckpt_file_bytes(const struct ckpt *c, int file) { return c->m.files[file].bytes; }
+
 bool ckpt_sees(const struct ckpt *c, int64_t i, int k, int rank)
 {
     if (!c->sees) return true;
@@ -126,6 +141,13 @@ int64_t ckpt_seed(const struct ckpt *c) { return c->m.seed; }
 int64_t ckpt_publication(const struct ckpt *c) { return c->m.publication; }
 
 uint64_t ckpt_hash(const struct ckpt *c) { return c->m.hash; }
+
+bool ckpt_state(const struct ckpt *c, uint64_t *state) { return manifest_state(&c->m, state); }
+
+bool ckpt_tensor_state(const struct ckpt *c, int64_t i, uint64_t *state)
+{
+    return manifest_tensor_state(&c->m.tensors[i], state);
+}
 
 const char *ckpt_writer(const struct ckpt *c) { return c->m.tutti; }
 
@@ -484,6 +506,18 @@ int ckpt_verify_file(struct ckpt *c, int file, struct err *e)
     return rc;
 }
 
+/* A file that several checkpoints have is damaged in all of them. */
+static void tell_problem(const struct ckpt *c, int file, const struct err *e, ckpt_problem_fn *bad, void *ctx)
+{
+    struct str text = {0};
+    char *sharers = published_sharers(c->dir, c->m.files[file].name);
+    str_puts(&text, e->text);
+    if (sharers) str_printf(&text, "; the same file (a hard link) is in %s, which it damages too", sharers);
+    bad(ctx, str_text(&text));
+    str_free(&text);
+    xfree(sharers);
+}
+
 int64_t ckpt_verify(struct ckpt *c, ckpt_problem_fn *bad, void *ctx)
 {
     int64_t n_bad = 0;
@@ -491,14 +525,14 @@ int64_t ckpt_verify(struct ckpt *c, ckpt_problem_fn *bad, void *ctx)
     for (int i = 0; i < c->m.n_files; i++)
         if (verify_file(c, i, &e) < 0) {
             n_bad++;
-            bad(ctx, e.text);
+            tell_problem(c, i, &e, bad, ctx);
         }
     for (int i = 0; i < c->m.n_tensors; i++)
         for (int k = 0; k < c->m.tensors[i].n_boxes; k++) {
             if (!c->files[c->m.tensors[i].boxes[k].file]) continue; /* the file itself was told already */
             if (verify_box(c, i, k, &e) < 0) {
                 n_bad++;
-                bad(ctx, e.text);
+                tell_problem(c, c->m.tensors[i].boxes[k].file, &e, bad, ctx);
             }
         }
     return n_bad;

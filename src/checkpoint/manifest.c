@@ -21,6 +21,7 @@
 static const char seal_head[] = ",\n\"xxh64\":\"", seal_tail[] = "\"}\n";
 #define SEAL_BYTES (sizeof seal_head - 1 + 16 + sizeof seal_tail - 1)
 #define INT_LIMIT INT64_MAX
+#define COUNT_LIMIT ((int64_t)1 << 60)  /* of steps, tokens, publications, bytes: one more is a number, too */
 #define CHUNK_LIMIT ((int64_t)64 << 20) /* readers have a buffer of this size */
 
 void manifest_init(struct manifest *m) { *m = (struct manifest){.version = MANIFEST_VERSION, .arena = arena_new()}; }
@@ -38,6 +39,39 @@ void manifest_key(struct str *s, const struct manifest_tensor *t, const struct r
     struct region whole = region_whole(&t->shape);
     str_printf(s, "%s/%s", t->group, t->name);
     if (!region_equal(&whole, box)) str_puts(s, region_print(text, box));
+}
+
+static const struct manifest_box *same_box(const struct manifest *m, int file, const struct manifest_tensor *t,
+                                           const struct manifest_box *b)
+{
+    int k = manifest_find(m, t->group, t->name);
+    const struct manifest_tensor *there = k < 0 ? NULL : &m->tensors[k];
+    if (!there || there->dtype != t->dtype || !shape_equal(&there->shape, &t->shape)) return NULL;
+    for (int i = 0; i < there->n_boxes; i++) {
+        const struct manifest_box *x = &there->boxes[i];
+        if (x->file == file && region_equal(&x->box, &b->box)) return x;
+    }
+    return NULL;
+}
+
+bool manifest_same_file(const struct manifest *a, int fa, const struct manifest *b, int fb)
+{
+    const struct manifest_file *x = &a->files[fa], *y = &b->files[fb];
+    int64_t here = 0, there = 0;
+    if (strcmp(x->name, y->name) || x->bytes != y->bytes || x->hash != y->hash || a->version != b->version)
+        return false;
+    for (int i = 0; i < b->n_tensors; i++)
+        for (int k = 0; k < b->tensors[i].n_boxes; k++) there += b->tensors[i].boxes[k].file == fb;
+    for (int i = 0; i < a->n_tensors; i++)
+        for (int k = 0; k < a->tensors[i].n_boxes; k++) {
+            const struct manifest_box *box = &a->tensors[i].boxes[k];
+            if (box->file != fa) continue;
+            const struct manifest_box *other = same_box(b, fb, &a->tensors[i], box);
+            if (!other || other->bytes != box->bytes || other->hash != box->hash || other->n_chunks != box->n_chunks)
+                return false;
+            here++;
+        }
+    return here > 0 && here == there;
 }
 
 uint64_t manifest_root(const uint64_t *chunks, int64_t n)
@@ -76,11 +110,13 @@ void manifest_put_json(struct json_out *o, const char *key, const struct json *v
     }
 }
 
-static void put_hash(struct json_out *o, uint64_t hash)
+static void put_sum(struct json_out *o, const char *key, uint64_t sum)
 {
     char text[17];
-    json_put_string(o, "xxh64", hash64_print(text, hash));
+    json_put_string(o, key, hash64_print(text, sum));
 }
+
+static void put_hash(struct json_out *o, uint64_t hash) { put_sum(o, "xxh64", hash); }
 
 static void put_chunks(struct json_out *o, const struct manifest_box *b)
 {
@@ -115,6 +151,7 @@ static void put_tensor(struct json_out *o, const struct manifest_tensor *t)
         json_put_int(o, "bytes", b->bytes);
         put_hash(o, b->hash);
         if (b->n_chunks) put_chunks(o, b);
+        if (b->has_state) put_sum(o, "state", b->state);
         json_end_object(o);
     }
     json_end_array(o);
@@ -150,6 +187,8 @@ void manifest_print(const struct manifest *m, struct str *out)
         put_tensor(&o, &m->tensors[i]);
     }
     json_end_array(&o);
+    uint64_t state;
+    if (m->by_name && manifest_state(m, &state)) put_sum(&o, "state", state);
     if (m->extra) manifest_put_json(&o, "extra", m->extra);
     char hash[17];
     str_puts(&s, seal_head);
@@ -159,10 +198,50 @@ void manifest_print(const struct manifest *m, struct str *out)
     str_free(&s);
 }
 
+/* -- the state ---------------------------------------------------------------------------------------------- */
+
+bool manifest_tensor_state(const struct manifest_tensor *t, uint64_t *state)
+{
+    *state = 0;
+    for (int k = 0; k < t->n_boxes; k++) {
+        if (!t->boxes[k].has_state) return false;
+        *state += t->boxes[k].state;
+    }
+    return true;
+}
+
+bool manifest_state(const struct manifest *m, uint64_t *state)
+{
+    struct str text = {0};
+    bool all = m->n_tensors > 0;
+    char shape[128], digits[17];
+    for (int i = 0; i < m->n_tensors && all; i++) {
+        const struct manifest_tensor *t = &m->tensors[m->by_name[i]];
+        uint64_t sum;
+        all = manifest_tensor_state(t, &sum);
+        str_printf(&text, "%s/%s %s %s %s\n", t->group, t->name, dtype_name(t->dtype), shape_print(shape, &t->shape),
+                   hash64_print(digits, sum));
+    }
+    str_printf(&text, "%lld %lld %lld\n", (long long)m->step, (long long)m->tokens, (long long)m->seed);
+    struct json_out o = {.s = &text};
+    const struct json *scale = m->extra ? json_get(m->extra, "loss_scale") : NULL;
+    if (scale) manifest_put_json(&o, NULL, scale);
+    *state = hash64(text.p, text.n);
+    str_free(&text);
+    return all;
+}
+
 /* -- parsing ------------------------------------------------------------------------------------------------ */
 
 static int check_seal(const char *text, size_t n, const char *what, struct err *e)
 {
+    static const char first[] = "{\"format\":\"" FORMAT "\"";
+    size_t begins = sizeof first - 1;
+    if (n && memcmp(text, first, n < begins ? n : begins))
+        return err_set(e, ERR_CORRUPT,
+                       "%s: does not begin as a manifest of tutti: another program wrote it, or it was changed; use "
+                       "another checkpoint",
+                       what);
     if (n < SEAL_BYTES) return err_set(e, ERR_CORRUPT, "%s: %zu bytes: cut short; use another checkpoint", what, n);
     const char *seal = text + n - SEAL_BYTES, *digits = seal + sizeof seal_head - 1;
     char hex[17] = {0};
@@ -181,13 +260,18 @@ static int check_seal(const char *text, size_t n, const char *what, struct err *
     return OK;
 }
 
-static int need_hash(const struct json *v, uint64_t *out, const char *what, struct err *e)
+static int need_sum(const struct json *v, const char *key, uint64_t *out, const char *what, struct err *e)
 {
     const char *text;
-    int rc = json_need_string(v, "xxh64", &text, what, e);
+    int rc = json_need_string(v, key, &text, what, e);
     if (rc < 0) return rc;
-    if (hash64_parse(text, out)) return err_set(e, ERR_CORRUPT, "%s: xxh64: not 16 hexadecimal digits", what);
+    if (hash64_parse(text, out)) return err_set(e, ERR_CORRUPT, "%s: %s: not 16 hexadecimal digits", what, key);
     return OK;
+}
+
+static int need_hash(const struct json *v, uint64_t *out, const char *what, struct err *e)
+{
+    return need_sum(v, "xxh64", out, what, e);
 }
 
 /* "chunks" of a box, when it has any: as many as its bytes make. */
@@ -243,7 +327,7 @@ static int parse_file(struct manifest *m, const struct json *v, struct manifest_
         rc = err_set(e, ERR_CORRUPT, "%s: files: %.100s is not a plain file name", what, name);
     if (rc < 0) return rc;
     f->name = arena_strdup(m->arena, name);
-    rc = json_need_int(v, "bytes", 0, INT_LIMIT, &f->bytes, what, e);
+    rc = json_need_int(v, "bytes", 0, COUNT_LIMIT, &f->bytes, what, e);
     return rc < 0 ? rc : need_hash(v, &f->hash, what, e);
 }
 
@@ -264,6 +348,8 @@ static int parse_box(const struct manifest *m, const struct manifest_tensor *t, 
     }
     if (rc == OK) rc = json_need_int(v, "bytes", 0, INT_LIMIT, &b->bytes, what, e);
     if (rc == OK) rc = need_hash(v, &b->hash, what, e);
+    b->has_state = json_get(v, "state") != NULL;
+    if (rc == OK && b->has_state) rc = need_sum(v, "state", &b->state, what, e);
     return rc < 0 ? rc : parse_chunks(m, v, b, what, e);
 }
 
@@ -314,12 +400,23 @@ static int parse_head(struct manifest *m, const struct json *v, const char *what
                        "that one",
                        what, (long long)version, tutti, MANIFEST_VERSION);
     m->version = (int)version;
-    rc = json_need_int(v, "step", 0, INT_LIMIT, &m->step, what, e);
-    if (rc == OK) rc = json_need_int(v, "tokens", 0, INT_LIMIT, &m->tokens, what, e);
+    rc = json_need_int(v, "step", 0, COUNT_LIMIT, &m->step, what, e);
+    if (rc == OK) rc = json_need_int(v, "tokens", 0, COUNT_LIMIT, &m->tokens, what, e);
     if (rc == OK) rc = json_need_int(v, "seed", INT64_MIN, INT_LIMIT, &m->seed, what, e);
-    if (rc == OK) rc = json_need_int(v, "publication", 0, INT_LIMIT, &m->publication, what, e);
+    if (rc == OK) rc = json_need_int(v, "publication", 0, COUNT_LIMIT, &m->publication, what, e);
     if (rc == OK && json_get(v, "chunk")) rc = json_need_int(v, "chunk", 1, CHUNK_LIMIT, &m->chunk, what, e);
     return rc;
+}
+
+/* What its writer says of the whole state is what it says of the parts. */
+static int check_state(const struct manifest *m, const char *what, struct err *e)
+{
+    uint64_t written, found;
+    char x[17], y[17];
+    int rc = need_sum(m->root, "state", &written, what, e);
+    if (rc < 0 || (manifest_state(m, &found) && found == written)) return rc;
+    return err_set(e, ERR_CORRUPT, "%s: state: %s, but its tensors, step and loss scale make %s", what,
+                   hash64_print(x, written), hash64_print(y, found));
 }
 
 static int parse_body(struct manifest *m, const char *what, bool part, struct err *e)
@@ -338,7 +435,8 @@ static int parse_body(struct manifest *m, const char *what, bool part, struct er
     m->extra = json_get(v, "extra");
     if (rc == OK && m->extra && json_kind(m->extra) != JSON_OBJECT)
         rc = err_set(e, ERR_CORRUPT, "%s: extra: wanted an object", what);
-    return rc == OK ? manifest_finish(m, what, part, e) : rc;
+    if (rc == OK) rc = manifest_finish(m, what, part, e);
+    return rc == OK && json_get(v, "state") ? check_state(m, what, e) : rc;
 }
 
 int manifest_parse(struct manifest *m, const char *text, size_t n, const char *what, bool part, struct err *e)

@@ -15,7 +15,8 @@
  * A box of more than "chunk" bytes also has "chunks": the xxh64 of each of its chunks, 16 digits after 16 digits, so
  * that who reads a part of it compares what it reads and no more; its "xxh64" is then that of its chunks' sums, 8 bytes
  * each, little-endian (manifest_root). In version 1 a box's "xxh64" is of its bytes, whether it has chunks or not; the
- * first of them, without "chunk", are read whole. docs/checkpoint-format.md is the specification. A file's xxh64 covers
+ * first of them, without "chunk", are read whole. A box's "state" and the manifest's, which may be missing, are sums of
+ * values that no layout changes (state_sum.h). docs/checkpoint-format.md is the specification. A file's xxh64 covers
  * its header when its name ends in .safetensors (the boxes have their own), else all of it: every byte of a checkpoint
  * is under some checksum, the manifest's own bytes included.
  *
@@ -50,6 +51,8 @@ struct manifest_box {
     uint64_t hash;          /* of its bytes; where there are chunks, from version 2 on, of their sums */
     const uint64_t *chunks; /* of every m.chunk bytes; NULL: none, and compare all of it with hash */
     int64_t n_chunks;
+    bool has_state; /* what older writers left out */
+    uint64_t state; /* of its values and their places (state_sum.h) */
 };
 
 struct manifest_tensor {
@@ -98,6 +101,16 @@ void manifest_print(const struct manifest *m, struct str *out);
 int manifest_finish(struct manifest *m, const char *what, bool part, struct err *e);
 /* Position of a tensor, or -1. */
 int manifest_find(const struct manifest *m, const char *group, const char *name);
+
+/* The sum of a tensor's values over all its boxes (state_sum.h); false: not all boxes have one. */
+bool manifest_tensor_state(const struct manifest_tensor *t, uint64_t *state);
+/* One number of the whole state: every tensor's name, type, shape and sum, step, tokens, seed and loss scale; the same
+ * for every layout and number of ranks. After manifest_finish. False: not all tensors have a sum. */
+bool manifest_state(const struct manifest *m, uint64_t *state);
+
+/* File fa of a holds, by name, size and the checksums of all of it, what file fb of b does: some boxes, all of them the
+ * same. */
+bool manifest_same_file(const struct manifest *a, int fa, const struct manifest *b, int fb);
 
 /* The sum of a box from those of its chunks. */
 uint64_t manifest_root(const uint64_t *chunks, int64_t n);

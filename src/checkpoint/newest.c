@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "checkpoint/ckpt.h"
+#include "checkpoint/foreign.h"
 #include "checkpoint/published.h"
 
 struct view { /* what is below a root */
@@ -135,13 +136,12 @@ int ckpt_resolve(const char *path, char **out, struct err *e)
         return OK;
     }
     if (bytes < 0) return err_set(e, ERR_REQUEST, "%s: no such checkpoint", path);
-    if (!fs_is_dir(path)) return err_set(e, ERR_REQUEST, "%s: is a file; a checkpoint is a directory", path);
+    if (!fs_is_dir(path)) return foreign_refuse(path, e);
     char *inner = fs_join(path, "checkpoints");
     rc = fs_look(inner, &bytes, e);
     if (rc == OK) rc = ckpt_find_latest(bytes >= 0 ? inner : path, out, e);
     xfree(inner);
-    if (rc == OK && !*out)
-        rc = err_set(e, ERR_REQUEST, "%s: holds no complete checkpoint (no step-*/%s)", path, MANIFEST_NAME);
+    if (rc == OK && !*out) rc = foreign_refuse(path, e);
     return rc;
 }
 

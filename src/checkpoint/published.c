@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -28,6 +29,8 @@
 #define TRASH ".trash-"
 #define LATEST "latest"
 #define LATEST_TEMPORARY ".tmp-latest"
+#define BEST "best"
+#define BEST_TEMPORARY ".tmp-best"
 
 /* -- names -------------------------------------------------------------------------------------------------- */
 
@@ -41,6 +44,13 @@ static char *step_path(const char *root, const char *prefix, int64_t step)
 char *published_dir(const char *root, int64_t step) { return step_path(root, "", step); }
 
 char *published_temporary(const char *root, int64_t step) { return step_path(root, TEMPORARY, step); }
+
+char *published_boxes(const char *dir, int rank, const char *suffix)
+{
+    char name[64];
+    snprintf(name, sizeof name, "boxes-%05d.%s", rank, suffix);
+    return fs_join(dir, name);
+}
 
 int64_t published_step(const char *name)
 {
@@ -58,12 +68,32 @@ static const char *last_part(const char *path)
 
 /* -- reading ------------------------------------------------------------------------------------------------ */
 
+/* What is listed lies in its directory: a link that leads out of it would make a checkpoint of files that change, or
+ * are another's, and be copied or removed as its own. A link that leads nowhere is missing (its caller sees). */
+static int lies_inside(const char *path, const char *dir, struct err *e)
+{
+    struct stat st;
+    if (lstat(path, &st) || !S_ISLNK(st.st_mode)) return OK;
+    char *to = realpath(path, NULL), *home = realpath(dir, NULL);
+    size_t n = home ? strlen(home) : 0;
+    bool inside = !to || (home && !strncmp(to, home, n) && to[n] == '/');
+    int rc = inside ? OK
+                    : err_set(e, ERR_CORRUPT,
+                              "%s: is a link that leads out of the checkpoint, to %.400s; a checkpoint's files lie in "
+                              "its own directory: copy that file there, or use another checkpoint",
+                              path, to);
+    free(home);
+    free(to);
+    return rc;
+}
+
 int published_manifest(struct manifest *m, const char *dir, struct err *e)
 {
     char *path = fs_join(dir, MANIFEST_NAME), *text = NULL;
-    int64_t bytes;
+    int64_t bytes = -1;
     size_t n;
-    int rc = fs_look(path, &bytes, e);
+    int rc = lies_inside(path, dir, e);
+    if (rc == OK) rc = fs_look(path, &bytes, e);
     if (rc == OK && bytes < 0)
         rc = err_set(e, ERR_CORRUPT, "%s: missing: the checkpoint is not complete; use another one", path);
     if (rc == OK && fs_read_all(path, MANIFEST_LIMIT, &text, &n, e) < 0) rc = e ? (int)(e->code = ERR_IO) : ERR_IO;
@@ -78,11 +108,12 @@ static int compare_sizes(const struct manifest *m, const char *dir, struct err *
     int rc = OK;
     for (int i = 0; rc == OK && i < m->n_files; i++) {
         char *path = fs_join(dir, m->files[i].name);
-        int64_t bytes;
-        rc = fs_look(path, &bytes, e);
+        int64_t bytes = -1;
+        rc = lies_inside(path, dir, e);
+        if (rc == OK) rc = fs_look(path, &bytes, e);
         if (rc == OK && bytes < 0)
             rc = err_set(e, ERR_CORRUPT, "%s: missing: the checkpoint is not complete; use another one", path);
-        else if (rc == OK && bytes != m->files[i].bytes)
+        if (rc == OK && bytes != m->files[i].bytes)
             rc = err_set(e, ERR_CORRUPT, "%s: has %" PRId64 " bytes, %" PRId64 " were written; use another checkpoint",
                          path, bytes, m->files[i].bytes);
         xfree(path);
@@ -99,10 +130,12 @@ int published_read(struct manifest *m, const char *dir, struct err *e)
     return rc;
 }
 
+/* Not compared with any file yet: they may say anything. */
 static int64_t total_bytes(const struct manifest *m)
 {
     int64_t sum = 0;
-    for (int i = 0; i < m->n_files; i++) sum += m->files[i].bytes;
+    for (int i = 0; i < m->n_files; i++)
+        if (__builtin_add_overflow(sum, m->files[i].bytes, &sum)) return INT64_MAX;
     return sum;
 }
 
@@ -200,6 +233,36 @@ int published_latest(const char *root, char **name, struct err *e)
     return rc;
 }
 
+/* -- files that several have ----------------------------------------------------------------------------------- */
+
+bool published_shared(const char *dir, const char *other, const char *file)
+{
+    struct stat a, b;
+    char *here = fs_join(dir, file), *there = fs_join(other, file);
+    bool same = !stat(here, &a) && !stat(there, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    xfree(there);
+    xfree(here);
+    return same;
+}
+
+char *published_sharers(const char *dir, const char *file)
+{
+    char *root = fs_join(dir, ".."), **names;
+    int n;
+    struct str text = {0};
+    if (fs_list(root, &names, &n, NULL) == OK) {
+        for (int i = 0; i < n; i++) {
+            char *other = fs_join(root, names[i]);
+            if (published_step(names[i]) >= 0 && strcmp(names[i], last_part(dir)) && published_shared(dir, other, file))
+                str_printf(&text, "%s%s", text.n ? ", " : "", names[i]);
+            xfree(other);
+        }
+        fs_list_free(names, n);
+    }
+    xfree(root);
+    return text.p;
+}
+
 /* -- changing ----------------------------------------------------------------------------------------------- */
 
 static int remove_via_trash(const char *root, const char *path, struct err *e)
@@ -271,9 +334,10 @@ int published_replace(const char *temporary, const char *final, struct err *e)
     return OK;
 }
 
-int published_set_latest(const char *root, const char *dir, struct err *e)
+/* The link that is called name, of a child of root; always there, the old one or the new one. */
+static int set_link(const char *root, const char *name, const char *temporary_name, const char *dir, struct err *e)
 {
-    char *link = fs_join(root, LATEST), *temporary = fs_join(root, LATEST_TEMPORARY);
+    char *link = fs_join(root, name), *temporary = fs_join(root, temporary_name);
     int rc = fs_remove_tree(temporary, e);
     if (rc == OK && symlink(last_part(dir), temporary))
         rc = err_errno(e, ERR_IO, errno, "%s: cannot be created", temporary);
@@ -284,18 +348,47 @@ int published_set_latest(const char *root, const char *dir, struct err *e)
     return rc;
 }
 
-int published_prune(const char *root, int keep, int64_t keep_every, const char *newest, struct err *e)
+int published_set_latest(const char *root, const char *dir, struct err *e)
+{
+    return set_link(root, LATEST, LATEST_TEMPORARY, dir, e);
+}
+
+int ckpt_set_best(const char *root, int64_t step, struct err *e)
+{
+    char *dir = step < 0 ? fs_join(root, BEST) : published_dir(root, step);
+    int rc = step < 0 ? fs_remove_tree(dir, e) : set_link(root, BEST, BEST_TEMPORARY, dir, e);
+    xfree(dir);
+    return rc;
+}
+
+int64_t ckpt_best(const struct json *extra) { return json_int(json_get(json_get(extra, "best"), "step"), -1); }
+
+/* What the checkpoint of that directory says that the best one was when it was saved; -1: nothing. */
+static int best_by(const char *dir, int64_t *step, struct err *e)
+{
+    struct manifest m;
+    int rc = published_manifest(&m, dir, e);
+    if (rc < 0) return rc;
+    *step = ckpt_best(m.extra);
+    manifest_fini(&m);
+    return OK;
+}
+
+int published_prune(const char *root, int keep, int64_t keep_every, const char *newest, int64_t in_use, struct err *e)
 {
     if (keep <= 0) return OK;
     struct ckpt_listing *list;
     int n, n_complete = 0;
-    int rc = ckpt_list(root, &list, &n, e);
+    int64_t best = -1;
+    int rc = best_by(newest, &best, e);
+    if (rc == OK) rc = ckpt_list(root, &list, &n, e);
     if (rc < 0) return rc;
     for (int i = 0; i < n; i++) n_complete += !*list[i].problem;
     for (int i = 0; i < n && n_complete > keep && rc == OK; i++) {
         if (*list[i].problem || strcmp(list[i].path, newest) == 0) continue; /* a broken one is for a person */
         n_complete--;
-        if (!keep_every || list[i].step % keep_every) rc = remove_via_trash(root, list[i].path, e);
+        if (list[i].step != in_use && list[i].step != best && (!keep_every || list[i].step % keep_every))
+            rc = remove_via_trash(root, list[i].path, e);
     }
     ckpt_list_free(list, n);
     return rc;

@@ -12,8 +12,9 @@
 #include "base/err.h"
 #include "checkpoint/manifest.h"
 
-char *published_dir(const char *root, int64_t step);       /* root/step-00000500; xfree it */
-char *published_temporary(const char *root, int64_t step); /* root/.tmp-step-00000500; xfree it */
+char *published_dir(const char *root, int64_t step);                  /* root/step-00000500; xfree it */
+char *published_temporary(const char *root, int64_t step);            /* root/.tmp-step-00000500; xfree it */
+char *published_boxes(const char *dir, int rank, const char *suffix); /* dir/boxes-RANK.suffix; xfree it */
 /* Reads dir's manifest and compares the sizes of its files; manifest_fini(m) after OK.
  *   fails   ERR_CORRUPT: damaged, or a file is missing; ERR_REQUEST: a newer format; ERR_IO: could not be looked at */
 int published_read(struct manifest *m, const char *dir, struct err *e);
@@ -33,8 +34,12 @@ int64_t published_step(const char *name);
 /* More than any publication below root. */
 int published_next(const char *root, int64_t *publication, struct err *e);
 /* Removes complete ones, never `newest`: of the `keep` last published (0: all) none, and none whose step is a multiple
- * of keep_every (0: no such rule). */
-int published_prune(const char *root, int keep, int64_t keep_every, const char *newest, struct err *e);
+ * of keep_every (0: no such rule), nor that of step in_use (-1: none), nor the one that newest names as the best. */
+int published_prune(const char *root, int keep, int64_t keep_every, const char *newest, int64_t in_use, struct err *e);
+/* Whether two checkpoints have one file of that name, by a hard link. */
+bool published_shared(const char *dir, const char *other, const char *file);
+/* The others of its directory that have dir's file, too: "step-00000010, step-00000020"; NULL: none; xfree it. */
+char *published_sharers(const char *dir, const char *file);
 /* The newest complete one, whatever else is there; NULL: none; xfree it. For messages. */
 char *published_any(const char *root);
 

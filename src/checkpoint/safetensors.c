@@ -19,7 +19,7 @@
 #include "base/magic.h"
 #include "base/mem.h"
 
-enum { AHEAD_BYTES = 8 << 20 }; /* the disk works while what came is summed */
+enum { AHEAD_BYTES = 16 << 20, AHEAD_FROM = 1 << 20 }; /* the disk works while what came is summed */
 
 struct file {
     char *path;
@@ -391,6 +391,6 @@ int safetensors_read(struct safetensors *s, const struct safetensors_entry *t, i
         if (rc == OK) s->open = t->file;
     }
     if (rc == OK) rc = read_file(f, t->at + at, n, out, e);
-    if (rc == OK && !f->p && n >= AHEAD_BYTES / 8) fs_file_ahead(&f->disk, t->at + at + (int64_t)n, AHEAD_BYTES);
+    if (rc == OK && !f->p && n >= AHEAD_FROM) fs_file_ahead(&f->disk, t->at + at + (int64_t)n, AHEAD_BYTES);
     return rc < 0 ? err_prefix(e, "tensor %.200s", t->name) : OK;
 }

@@ -1,43 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* save.c: writing a checkpoint so that nothing can be lost.
  *
- * Each rank streams its boxes into its own file and notes their checksums in a part list beside it; one rank then
- * merges the lists, proves that the boxes tile every tensor, and publishes with one rename. Everything that the
- * rename makes visible was synced before it, so after a power cut a published name still means a complete
- * checkpoint. Cost: the bytes once, their checksum on the way (about ten times as fast as a disk), two syncs per
- * file; memory is one 8 MiB piece for tensors that the host cannot read in place.
+ * Each rank streams its boxes into its own file and notes their checksums in a part list beside it (save_rank.c); one
+ * rank then merges the lists, proves that the boxes tile every tensor, and publishes with one rename. Everything that
+ * the rename makes visible was synced before it, so after a power cut a published name still means a complete
+ * checkpoint.
  * The part lists go through the file system rather than through messages, so that this room needs no
  * communicator and ranks may be threads, processes or machines.
  */
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "checkpoint/ckpt.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/published.h"
-#include "checkpoint/safetensors.h"
 
 #define PIECE_BYTES ((size_t)8 << 20)
 
-static char *rank_file(const char *dir, int rank, const char *suffix)
-{
-    char name[64];
-    snprintf(name, sizeof name, "boxes-%05d.%s", rank, suffix);
-    return fs_join(dir, name);
-}
-
 static char *being_saved(const char *root, int64_t step, int rank, const char *suffix)
 {
-    char *dir = published_temporary(root, step), *path = rank_file(dir, rank, suffix);
+    char *dir = published_temporary(root, step), *path = published_boxes(dir, rank, suffix);
     xfree(dir);
     return path;
 }
@@ -55,197 +45,13 @@ int ckpt_save_begin(const char *root, int64_t step, struct err *e)
     return rc;
 }
 
-/* -- one rank's file ---------------------------------------------------------------------------------------- */
-
-/* A stretch under one sum. Those of tensors whose bytes the host can reach are summed by a team while one of its
- * members writes; nobody waits for another before the end. */
-struct stretch {
-    const unsigned char *p;
-    size_t n;
-    uint64_t *sum;
-};
-
-struct writing {
-    struct safetensors_writer *w;
-    const struct ckpt_tensor *const *held;
-    struct stretch *stretch;
-    int64_t n;
-    atomic_llong next;
-    int rc;
-    struct err *e;
-};
-
-static size_t box_bytes(const struct ckpt_tensor *t) { return to_size(region_volume(&t->box)) * dtype_bytes(t->dtype); }
-
-static int write_box(struct safetensors_writer *w, const struct ckpt_tensor *t, unsigned char *piece, struct err *e)
-{
-    size_t bytes = box_bytes(t);
-    if (!t->access) return safetensors_writer_put(w, t->p, bytes, e);
-    for (size_t at = 0; at < bytes;) {
-        size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-        int rc = t->access->to_host(t->ctx, (int64_t)at, n, piece, e);
-        if (rc == OK) rc = safetensors_writer_write(w, piece, n, e);
-        if (rc < 0) return rc;
-        at += n;
-    }
-    return OK;
-}
-
-static int write_all(struct writing *x)
-{
-    int rc = OK;
-    unsigned char *piece = xmalloc(PIECE_BYTES);
-    for (int64_t i; rc == OK && (i = safetensors_writer_next(x->w)) >= 0;)
-        rc = write_box(x->w, x->held[i], piece, x->e);
-    xfree(piece);
-    return rc;
-}
-
-static void write_and_sum(void *arg, int member, int n_members)
-{
-    struct writing *x = arg;
-    (void)n_members;
-    if (member == 0 && (x->rc = write_all(x)) < 0) atomic_store(&x->next, x->n);
-    for (int64_t i; (i = atomic_fetch_add(&x->next, 1)) < x->n;)
-        *x->stretch[i].sum = hash64(x->stretch[i].p, x->stretch[i].n);
-}
-
-/* Where the sums of a box of so many bytes go: one, or one for each chunk. */
-static uint64_t *sums_of(struct manifest *part, struct manifest_box *b)
-{
-    if (b->bytes <= part->chunk) return &b->hash;
-    b->n_chunks = (b->bytes + part->chunk - 1) / part->chunk;
-    uint64_t *sums = arena_alloc(part->arena, to_size(b->n_chunks) * sizeof *sums);
-    b->chunks = sums;
-    return sums;
-}
-
-static void plan_sums(struct writing *x, struct manifest *part, int64_t n)
-{
-    int64_t room = 0, chunk = part->chunk;
-    for (int64_t i = 0; i < n; i++) room += part->tensors[i].boxes[0].bytes / chunk + 1;
-    x->stretch = xcalloc(to_size(room) + 1, sizeof *x->stretch);
-    for (int64_t i = 0; i < n; i++) {
-        struct manifest_box *b = &part->tensors[i].boxes[0];
-        if (x->held[i]->access || !b->bytes) continue;
-        uint64_t *sums = sums_of(part, b);
-        for (int64_t at = 0; at < b->bytes; at += chunk)
-            x->stretch[x->n++] = (struct stretch){(const unsigned char *)x->held[i]->p + at,
-                                                  to_size(b->bytes - at < chunk ? b->bytes - at : chunk), sums++};
-    }
-}
-
-/* Sums that the writer made; and of boxes with chunks the one of these. */
-static void note_sums(struct manifest *part, const struct safetensors_writer *w, const struct ckpt_tensor *t, int64_t i)
-{
-    struct manifest_box *b = &part->tensors[i].boxes[0];
-    int64_t n = 0;
-    if (t->access || !b->bytes) {
-        const uint64_t *sums = safetensors_writer_sums(w, i, &n);
-        if (sums) memcpy(sums_of(part, b), sums, to_size(n) * sizeof *sums);
-        else b->hash = safetensors_writer_hash(w, i);
-    }
-    if (b->n_chunks) b->hash = manifest_root(b->chunks, b->n_chunks);
-}
-
-/* Who sums beside the thread that writes; NULL: it does both. A core sums faster than most disks write. */
-static struct team *summing_team(void)
-{
-    enum { MOST = 3 };
-    struct team *team;
-    int cores = thread_n_cores();
-    return cores > 1 && team_start(&team, cores < MOST ? cores : MOST, NULL) == OK ? team : NULL;
-}
-
-static int write_boxes(const char *path, const struct ckpt_tensor *const *held, const struct safetensors_spec *specs,
-                       int64_t n, struct manifest *part, struct err *e)
-{
-    static const char *const metadata[] = {"format", "tutti", "tutti", TUTTI_VERSION};
-    struct safetensors_writer *w;
-    int rc = safetensors_writer_open(&w, path, specs, n, metadata, 2, e);
-    if (rc < 0) return rc;
-    safetensors_writer_chunks(w, part->chunk);
-    struct writing x = {.w = w, .held = held, .e = e};
-    struct team *team = n ? summing_team() : NULL;
-    plan_sums(&x, part, n);
-    team_run(team, write_and_sum, &x);
-    team_free(team);
-    xfree(x.stretch);
-    rc = x.rc;
-    for (int64_t i = 0; i < n && rc == OK; i++) note_sums(part, w, held[i], i);
-    part->files[0].bytes = safetensors_writer_bytes(w);
-    part->files[0].hash = safetensors_writer_header_hash(w);
-    int closed = safetensors_writer_close(w, true, rc == OK ? e : NULL);
-    return rc < 0 ? rc : closed;
-}
-
-/* The part list: one entry per descriptor that holds anything; hashes are filled in by the writing. */
-static void describe(struct manifest *part, const struct ckpt_tensor *t, int64_t n, const struct ckpt_tensor **held,
-                     struct safetensors_spec *specs)
-{
-    struct arena *a = part->arena;
-    part->tutti = TUTTI_VERSION;
-    part->chunk = MANIFEST_CHUNK;
-    part->files = arena_alloc(a, sizeof *part->files);
-    part->n_files = 1;
-    part->tensors = arena_alloc(a, to_size(n) * sizeof *part->tensors + 1);
-    for (int64_t i = 0; i < n; i++) {
-        struct region whole = region_whole(&t[i].shape);
-        CHECK(t[i].box.nd == t[i].shape.nd && region_contains(&whole, &t[i].box), "%s/%s: the box is not inside",
-              t[i].group, t[i].name);
-        if (region_volume(&t[i].box) == 0 && region_volume(&whole) != 0) continue;
-        struct manifest_tensor *m = &part->tensors[part->n_tensors];
-        *m = (struct manifest_tensor){.group = t[i].group,
-                                      .name = t[i].name,
-                                      .dtype = t[i].dtype,
-                                      .shape = t[i].shape,
-                                      .n_boxes = 1};
-        m->boxes = arena_alloc(a, sizeof *m->boxes);
-        m->boxes[0].box = t[i].box;
-        m->boxes[0].bytes = region_volume(&t[i].box) * (int64_t)dtype_bytes(t[i].dtype);
-        struct str key = {0};
-        manifest_key(&key, m, &t[i].box);
-        specs[part->n_tensors] = (struct safetensors_spec){.name = arena_strdup(a, key.p),
-                                                           .dtype = t[i].dtype,
-                                                           .shape = region_shape(&t[i].box)};
-        str_free(&key);
-        held[part->n_tensors++] = &t[i];
-    }
-}
-
-int ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n, struct err *e)
-{
-    char *dir = published_temporary(root, step);
-    char *file = rank_file(dir, rank, "safetensors"), *list = rank_file(dir, rank, "json");
-    struct manifest part;
-    manifest_init(&part);
-    const struct ckpt_tensor **held = xcalloc(to_size(n) + 1, sizeof *held);
-    struct safetensors_spec *specs = xcalloc(to_size(n) + 1, sizeof *specs);
-    struct str text = {0};
-    describe(&part, t, n, held, specs);
-    part.step = step;
-    part.files[0].name = arena_strdup(part.arena, strrchr(file, '/') + 1);
-    int rc = write_boxes(file, held, specs, part.n_tensors, &part, e);
-    if (rc == OK) {
-        manifest_print(&part, &text);
-        rc = fs_write_atomic(list, text.p, text.n, e);
-    }
-    str_free(&text);
-    xfree(specs);
-    xfree(held);
-    manifest_fini(&part);
-    xfree(list);
-    xfree(file);
-    xfree(dir);
-    return rc;
-}
-
 /* -- merging the ranks' lists ------------------------------------------------------------------------------- */
 
 /* One tensor as one rank lists it. */
 struct piece {
     const struct manifest_tensor *t;
     int rank;
+    int file;      /* position of the rank's first file */
     int64_t place; /* over all ranks' lists */
     int64_t first; /* place of the tensor's first mention: the merged list keeps that order */
 };
@@ -295,7 +101,7 @@ static int merge_tensor(struct manifest *m, const struct piece *pieces, int64_t 
     for (int64_t i = first; i < last; i++)
         for (int k = 0; k < pieces[i].t->n_boxes; k++) {
             *b = pieces[i].t->boxes[k];
-            b++->file = pieces[i].rank;
+            b++->file += pieces[i].file;
         }
     return OK;
 }
@@ -303,11 +109,12 @@ static int merge_tensor(struct manifest *m, const struct piece *pieces, int64_t 
 static int merge(struct manifest *m, const struct manifest *parts, int n_parts, struct err *e)
 {
     int64_t n = 0, at = 0;
+    int file = 0;
     for (int r = 0; r < n_parts; r++) n += parts[r].n_tensors;
     struct piece *pieces = xcalloc(to_size(n) + 1, sizeof *pieces);
-    for (int r = 0; r < n_parts; r++)
+    for (int r = 0; r < n_parts; file += parts[r++].n_files)
         for (int i = 0; i < parts[r].n_tensors; i++, at++)
-            pieces[at] = (struct piece){.t = &parts[r].tensors[i], .rank = r, .place = at, .first = at};
+            pieces[at] = (struct piece){.t = &parts[r].tensors[i], .rank = r, .file = file, .place = at, .first = at};
     qsort(pieces, to_size(n), sizeof *pieces, by_name);
     for (int64_t i = 1; i < n; i++)
         if (same_tensor(pieces[i].t, pieces[i - 1].t)) pieces[i].first = pieces[i - 1].first;
@@ -373,17 +180,20 @@ static int attach(const char *dir, const struct ckpt_attachment *a, struct manif
 static int gather(struct manifest *m, const char *dir, struct manifest *parts, int n_ranks,
                   const struct ckpt_info *info, struct err *e)
 {
-    m->files = arena_alloc(m->arena, (size_t)(n_ranks + info->n_attachments) * sizeof *m->files + 1);
+    size_t files = (size_t)info->n_attachments;
     for (int r = 0; r < n_ranks; r++) {
-        char *list = rank_file(dir, r, "json");
+        char *list = published_boxes(dir, r, "json");
         int rc = manifest_read(&parts[r], list, true, e);
         xfree(list);
         if (rc < 0) return err_prefix(e, "rank %d has not written its part", r);
-        if (parts[r].step != info->step || parts[r].n_files != 1 || parts[r].chunk != m->chunk)
+        if (parts[r].step != info->step || parts[r].n_files < 1 || parts[r].chunk != m->chunk)
             return err_set(e, ERR_CORRUPT, "rank %d wrote step %" PRId64 ", not %" PRId64, r, parts[r].step,
                            info->step);
-        m->files[m->n_files++] = parts[r].files[0];
+        files += (size_t)parts[r].n_files;
     }
+    m->files = arena_alloc(m->arena, files * sizeof *m->files + 1);
+    for (int r = 0; r < n_ranks; r++)
+        for (int k = 0; k < parts[r].n_files; k++) m->files[m->n_files++] = parts[r].files[k];
     int rc = merge(m, parts, n_ranks, e);
     for (int i = 0; i < info->n_attachments && rc == OK; i++)
         rc = attach(dir, &info->attachments[i], &m->files[m->n_files++], e);
@@ -395,7 +205,7 @@ static int seal(const struct manifest *m, const char *dir, int n_ranks, struct e
     struct str text = {0};
     int rc = OK;
     for (int r = 0; r < n_ranks && rc == OK; r++) {
-        char *list = rank_file(dir, r, "json");
+        char *list = published_boxes(dir, r, "json");
         rc = fs_remove_tree(list, e);
         xfree(list);
     }
@@ -405,6 +215,20 @@ static int seal(const struct manifest *m, const char *dir, int n_ranks, struct e
     xfree(path);
     str_free(&text);
     return rc;
+}
+
+/* Files that have another name too are an older checkpoint's. */
+static void tell(const struct manifest *m, const char *dir, struct ckpt_told *told)
+{
+    *told = (struct ckpt_told){0};
+    told->has_state = manifest_state(m, &told->state);
+    for (int i = 0; i < m->n_files; i++) {
+        struct stat st;
+        char *path = fs_join(dir, m->files[i].name);
+        told->bytes += m->files[i].bytes;
+        if (!stat(path, &st) && st.st_nlink > 1) told->linked += m->files[i].bytes;
+        xfree(path);
+    }
 }
 
 static int build(const char *root, const char *dir, int n_ranks, const struct ckpt_info *info, struct err *e)
@@ -423,6 +247,7 @@ static int build(const char *root, const char *dir, int n_ranks, const struct ck
     if (rc == OK && !m.publication) rc = published_next(root, &m.publication, e);
     if (rc == OK) rc = gather(&m, dir, parts, n_ranks, info, e);
     if (rc == OK) rc = seal(&m, dir, n_ranks, e);
+    if (rc == OK && info->told) tell(&m, dir, info->told);
     for (int r = 0; r < n_ranks; r++) manifest_fini(&parts[r]);
     manifest_fini(&m);
     json_free(extra);
@@ -441,7 +266,36 @@ int ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *inf
         /* Published. What fails from here on is worth a warning, not the run. */
         struct err later;
         if (published_set_latest(root, final, &later) < 0) log_warn("%s", later.text);
-        if (published_prune(root, info->keep, info->keep_every, final, &later) < 0) log_warn("%s", later.text);
+        if (published_prune(root, info->keep, info->keep_every, final, info->in_use ? atomic_load(info->in_use) : -1,
+                            &later) < 0)
+            log_warn("%s", later.text);
+    }
+    xfree(above);
+    xfree(final);
+    xfree(dir);
+    return rc;
+}
+
+char *ckpt_temporary(const char *root, int64_t step) { return published_temporary(root, step); }
+
+int64_t ckpt_step_of(const char *name) { return published_step(name); }
+
+int ckpt_adopt(const char *root, int64_t step, int keep, struct err *e)
+{
+    struct manifest m;
+    char *dir = published_temporary(root, step), *final = published_dir(root, step), *above = fs_join(root, "..");
+    int rc = published_read(&m, dir, e);
+    if (rc == OK) {
+        if (m.step != step) rc = err_set(e, ERR_CORRUPT, "%s: is of step %" PRId64 ", not %" PRId64, dir, m.step, step);
+        manifest_fini(&m);
+    }
+    if (rc == OK) rc = fs_sync_dir(dir, e);
+    if (rc == OK) rc = fs_sync_dir(above, e);
+    if (rc == OK) rc = published_rename(dir, final, e);
+    if (rc == OK) {
+        struct err later;
+        if (published_set_latest(root, final, &later) < 0) log_warn("%s", later.text);
+        if (published_prune(root, keep, 0, final, -1, &later) < 0) log_warn("%s", later.text);
     }
     xfree(above);
     xfree(final);
@@ -479,7 +333,8 @@ int ckpt_save(const char *root, const struct ckpt_info *info, const struct ckpt_
 {
     int64_t needed = 0;
     int rc = ckpt_save_begin(root, info->step, e);
-    if (rc == OK) rc = ckpt_save_rank(root, info->step, 0, t, n, e);
+    if (rc == OK && info->incremental) rc = ckpt_save_rank_since(root, info->step, 0, t, n, NULL, e);
+    if (rc == OK && !info->incremental) rc = ckpt_save_rank(root, info->step, 0, t, n, e);
     if (rc == OK) rc = ckpt_save_publish(root, 1, info, e);
     for (int64_t i = 0; i < n; i++) needed += region_volume(&t[i].box) * (int64_t)dtype_bytes(t[i].dtype);
     if (rc < 0) ckpt_save_abort(root, info->step, needed, e);

@@ -17,6 +17,7 @@
 #include "base/mem.h"
 
 #define SLAB_BYTES ((int64_t)4 << 20)
+#define PIECE_BYTES ((int64_t)1 << 20)
 
 static int differs(const struct stored *f, const char *what, int64_t at, int64_t n, uint64_t found, uint64_t written,
                    struct err *e)
@@ -34,13 +35,31 @@ static int64_t chunk_end(const struct stored *f, int64_t c)
     return end < (int64_t)f->t->bytes ? end : (int64_t)f->t->bytes;
 }
 
-static int compare_chunk(const struct stored *f, int64_t c, const unsigned char *p, struct err *e)
+static int compare_sum(const struct stored *f, int64_t c, uint64_t found, struct err *e)
 {
     int64_t at = c * f->chunk, n = chunk_end(f, c) - at;
-    uint64_t found = hash64(p, to_size(n));
     if (found != f->sums[c]) return differs(f, "bytes", at, n, found, f->sums[c], e);
     f->seen[c] = true;
     return OK;
+}
+
+static int compare_chunk(const struct stored *f, int64_t c, const unsigned char *p, struct err *e)
+{
+    return compare_sum(f, c, hash64(p, to_size(chunk_end(f, c) - c * f->chunk)), e);
+}
+
+/* A chunk to where it stays: each piece is summed while it is in the nearest cache. */
+static int read_chunk(const struct stored *f, int64_t c, unsigned char *to, struct err *e)
+{
+    struct hash64 h;
+    int rc = OK;
+    hash64_init(&h);
+    for (int64_t at = c * f->chunk, end = chunk_end(f, c), n; at < end && rc == OK; at += n, to += n) {
+        n = end - at < PIECE_BYTES ? end - at : PIECE_BYTES;
+        rc = safetensors_read(f->file, f->t, at, to_size(n), to, e);
+        if (rc == OK) hash64_add(&h, to, to_size(n));
+    }
+    return rc == OK ? compare_sum(f, c, hash64_value(&h), e) : rc;
 }
 
 /* Bytes [lo, hi) of the tensor are at *p, somewhere in the buffer, which has room for two chunks more. */
@@ -118,9 +137,12 @@ int stored_stretch(struct stored *f, int64_t lo, int64_t n, void *dst, struct er
 {
     CHECK(!f->sums || (lo % f->chunk == 0 && ((lo + n) % f->chunk == 0 || lo + n == (int64_t)f->t->bytes)),
           "%s: bytes %" PRId64 " to %" PRId64 " are not whole chunks", f->t->name, lo, lo + n);
-    int rc = safetensors_read(f->file, f->t, lo, to_size(n), dst, e);
-    for (int64_t c = f->sums ? lo / f->chunk : 0; f->sums && c * f->chunk < lo + n && rc == OK; c++)
-        rc = compare_chunk(f, c, (unsigned char *)dst + (c * f->chunk - lo), e);
+    bool small = !f->sums || f->chunk <= PIECE_BYTES; /* many of them may be in one reading */
+    int rc = small ? safetensors_read(f->file, f->t, lo, to_size(n), dst, e) : OK;
+    for (int64_t c = f->sums ? lo / f->chunk : 0; f->sums && c * f->chunk < lo + n && rc == OK; c++) {
+        unsigned char *p = (unsigned char *)dst + (c * f->chunk - lo);
+        rc = small ? compare_chunk(f, c, p, e) : read_chunk(f, c, p, e);
+    }
     return rc;
 }
 

@@ -4,11 +4,15 @@
  */
 #include "checkpoint/weights.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/hf_advise.h"
+#include "checkpoint/packed_read.h"
+#include "checkpoint/peft.h"
 
 #define FILE_LIMIT ((size_t)1 << 30)
 #define PIECE_ELEMENTS ((int64_t)1 << 18)
@@ -16,8 +20,12 @@
 struct weights {
     struct ckpt *ckpt; /* one of the two is set */
     struct hf *hf;
-    struct hf_param *params; /* hf: names live here */
-    bool averaged;           /* weights_average */
+    struct hf_param *params;    /* hf: names live here */
+    struct packed_read *packed; /* matrices that the checkpoint has in few bits: tensors behind its own; NULL: none */
+    bool averaged;              /* weights_average */
+    double times;               /* weights_merge: what adapters are multiplied by; 0: they are left out */
+    struct peft *peft;          /* weights_attach: these, */
+    bool chosen;                /* or none, whatever the checkpoint has */
 };
 
 int weights_open(struct weights **out, const char *path, struct err *e)
@@ -43,15 +51,19 @@ int weights_open_ignoring(struct weights **out, const char *path, const struct h
         w->params = xcalloc(to_size(n), sizeof *w->params);
         for (int64_t i = 0; i < n; i++) w->params[i] = hf_param_at(hf_model_get(w->hf), i);
     }
-    *out = w;
-    return OK;
+    if (w->ckpt) rc = packed_read_open(&w->packed, w->ckpt, weights_dtype(w), e);
+    if (rc) weights_close(w);
+    else *out = w;
+    return rc;
 }
 
 void weights_close(struct weights *w)
 {
     if (!w) return;
+    packed_read_close(w->packed);
     ckpt_close(w->ckpt);
     hf_close(w->hf);
+    peft_close(w->peft);
     xfree(w->params);
     xfree(w);
 }
@@ -90,9 +102,18 @@ int64_t weights_count(const struct weights *w)
     return w->hf ? hf_n_params(hf_model_get(w->hf)) : ckpt_count(w->ckpt);
 }
 
+int64_t weights_count_all(const struct weights *w) { return weights_count(w) + packed_read_count(w->packed); }
+
+/* Of those that it has in few bits; -1: tensor i is another. */
+static int64_t packed_of(const struct weights *w, int64_t i)
+{
+    return w->packed && i >= weights_count(w) ? i - weights_count(w) : -1;
+}
+
 struct ckpt_entry weights_at(const struct weights *w, int64_t i)
 {
-    CHECK(i >= 0 && i < weights_count(w), "tensor %lld", (long long)i);
+    CHECK(i >= 0 && i < weights_count_all(w), "tensor %lld", (long long)i);
+    if (packed_of(w, i) >= 0) return packed_read_at(w->packed, packed_of(w, i));
     if (w->ckpt) return ckpt_at(w->ckpt, i);
     return (struct ckpt_entry){.group = "param",
                                .name = w->params[i].name,
@@ -120,9 +141,13 @@ int weights_average(struct weights *w, struct err *e)
 
 int64_t weights_find_param(const struct weights *w, const char *name)
 {
-    if (w->averaged) return weights_find(w, "ema", name);
-    int64_t i = weights_find(w, "master", name);
-    return i >= 0 ? i : weights_find(w, "param", name);
+    int64_t i = w->averaged ? weights_find(w, "ema", name) : -1; /* what is not trained has no average */
+    if (i >= 0) return i;
+    i = weights_find(w, "master", name);
+    if (i < 0) i = weights_find(w, "param", name);
+    if (i >= 0 || !w->packed) return i;
+    i = packed_read_find(w->packed, name);
+    return i >= 0 ? weights_count(w) + i : -1;
 }
 
 enum dtype weights_dtype(const struct weights *w)
@@ -134,9 +159,91 @@ enum dtype weights_dtype(const struct weights *w)
     return strcmp(name, "float16") == 0 ? DT_F16 : DT_F32;
 }
 
+/* ---- adapters ---- */
+void weights_merge(struct weights *w)
+{
+    const struct json *extra = w->ckpt ? ckpt_extra(w->ckpt) : NULL, *a = extra ? json_get(extra, "adapter") : NULL;
+    if (a && !w->chosen) w->times = json_real(json_get(a, "times"), 0);
+}
+
+/* The adapter's matrix beside tensor i, a matrix of weights; -1: it has none. */
+static int64_t adapter_of(const struct weights *w, int64_t i, char which)
+{
+    if (!w->ckpt || w->times == 0) return -1;
+    struct ckpt_entry t = weights_at(w, i);
+    char name[128];
+    size_t n = strlen(t.name), end = strlen(".weight");
+    if (t.shape.nd != 2 || n <= end || n > 100 || strcmp(t.name + n - end, ".weight")) return -1;
+    snprintf(name, sizeof name, "%.*s.lora_%c", (int)(n - end), t.name, which);
+    return weights_find(w, t.group, name);
+}
+
+static int read_plain(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
+{
+    if (packed_of(w, i) >= 0) return packed_read_box(w->packed, packed_of(w, i), box, as, dst, e);
+    return w->hf ? hf_read(w->hf, i, box, as, dst, e) : ckpt_read(w->ckpt, i, box, as, dst, e);
+}
+
+/* W + times B A of a box, summed in double and rounded once: a [r, of rows `stride` long] and b [, r] begin where the
+ * box does. */
+static int read_sum(struct weights *w, int64_t i, const float *a, int64_t stride, const float *b, int64_t r,
+                    double times, const struct region *box, enum dtype as, void *dst, struct err *e)
+{
+    int64_t rows = box->hi[0] - box->lo[0], cols = box->hi[1] - box->lo[1];
+    double *sum = xmalloc(to_size(rows * cols + 1) * sizeof *sum);
+    int rc = read_plain(w, i, box, DT_F64, sum, e);
+    for (int64_t n = 0; !rc && n < rows; n++)
+        for (int64_t k = 0; k < r; k++) {
+            double by = times * (double)b[n * r + k];
+            for (int64_t m = 0; m < cols; m++) sum[n * cols + m] += by * (double)a[k * stride + m];
+        }
+    if (!rc) convert(dst, as, sum, DT_F64, rows * cols);
+    xfree(sum);
+    return rc;
+}
+
+static int read_attached(struct weights *w, int64_t i, const float *a, const float *b, const struct region *box,
+                         enum dtype as, void *dst, struct err *e)
+{
+    int64_t r = peft_rank(w->peft), cols = weights_at(w, i).shape.n[1];
+    return read_sum(w, i, a + box->lo[1], cols, b + box->lo[0] * r, r, peft_times(w->peft), box, as, dst, e);
+}
+
+int weights_attach(struct weights *w, const char *dir, struct err *e)
+{
+    struct hf_model m;
+    int rc = weights_model(w, &m, e);
+    w->chosen = true;
+    w->times = 0;
+    return rc || !dir ? rc : peft_open(&w->peft, dir, &m, e);
+}
+
+/* The same with the checkpoint's own. */
+static int read_merged(struct weights *w, int64_t i, int64_t a, int64_t b, const struct region *box, enum dtype as,
+                       void *dst, struct err *e)
+{
+    struct shape sa = ckpt_at(w->ckpt, a).shape, sb = ckpt_at(w->ckpt, b).shape, sw = weights_at(w, i).shape;
+    if (sa.nd != 2 || sb.nd != 2 || sa.n[0] != sb.n[1] || sa.n[1] != sw.n[1] || sb.n[0] != sw.n[0])
+        return err_set(e, ERR_CORRUPT, "%s: the adapter of %s does not have its shape", weights_path(w),
+                       weights_at(w, i).name);
+    int64_t rows = box->hi[0] - box->lo[0], cols = box->hi[1] - box->lo[1], r = sa.n[0];
+    struct region box_a = {.nd = 2, .lo = {0, box->lo[1]}, .hi = {r, box->hi[1]}},
+                  box_b = {.nd = 2, .lo = {box->lo[0], 0}, .hi = {box->hi[0], r}};
+    float *va = xmalloc(to_size(r * cols + rows * r + 1) * sizeof *va), *vb = va + r * cols;
+    int rc = ckpt_read(w->ckpt, a, &box_a, DT_F32, va, e);
+    if (!rc) rc = ckpt_read(w->ckpt, b, &box_b, DT_F32, vb, e);
+    if (!rc) rc = read_sum(w, i, va, cols, vb, r, w->times, box, as, dst, e);
+    xfree(va);
+    return rc;
+}
+
 int weights_read(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
 {
-    return w->hf ? hf_read(w->hf, i, box, as, dst, e) : ckpt_read(w->ckpt, i, box, as, dst, e);
+    const float *va, *vb;
+    if (w->peft && peft_find(w->peft, weights_at(w, i).name, &va, &vb))
+        return read_attached(w, i, va, vb, box, as, dst, e);
+    int64_t a = adapter_of(w, i, 'a'), b = adapter_of(w, i, 'b');
+    return a >= 0 && b >= 0 ? read_merged(w, i, a, b, box, as, dst, e) : read_plain(w, i, box, as, dst, e);
 }
 
 int weights_range(struct weights *w, int64_t i, const struct region *box, int64_t offset, size_t bytes, void *dst,

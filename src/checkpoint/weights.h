@@ -23,6 +23,8 @@ int weights_model(const struct weights *w, struct hf_model *m, struct err *e);
 int weights_file(const struct weights *w, const char *name, char **text, size_t *n, struct err *e);
 
 int64_t weights_count(const struct weights *w);
+/* With those behind them: matrices that a checkpoint has in few bits (packed_read.h), as numbers. */
+int64_t weights_count_all(const struct weights *w);
 struct ckpt_entry weights_at(const struct weights *w, int64_t i); /* names borrowed until weights_close */
 int64_t weights_find(const struct weights *w, const char *group, const char *name); /* -1: none */
 /* From here on a parameter's values are those of its average (optimizer.ema); fails where there are none. */
@@ -31,6 +33,11 @@ int weights_average(struct weights *w, struct err *e);
 int64_t weights_find_param(const struct weights *w, const char *name); /* -1: none */
 /* The element type the model was made for: as stored, or what training computed in. */
 enum dtype weights_dtype(const struct weights *w);
+/* From now on weights_read gives matrices with what the checkpoint's adapters add to them; without adapters nothing
+ * changes. */
+void weights_merge(struct weights *w);
+/* The same with the adapters of a folder that peft saved, and not with the checkpoint's own; dir NULL: with none. */
+int weights_attach(struct weights *w, const char *dir, struct err *e);
 int weights_read(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
 /* Bytes [offset, offset + bytes) of a box of tensor i, row-major, in the type it is stored in; whole elements. What a
  * writer asks for piece by piece (ckpt_access), so that neither side holds a model. */

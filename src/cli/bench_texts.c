@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench_texts.h"
 
+#include <time.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "curate/rules.h"
@@ -44,6 +46,7 @@ struct filtering {
     struct rules *rules;
     struct removals removals;
     struct document document;
+    int only; /* this filter; -1: all of them */
 };
 
 static int open_filtering(const struct bench_texts *b, void **state, struct err *e)
@@ -56,6 +59,7 @@ static int open_filtering(const struct bench_texts *b, void **state, struct err 
         return code;
     }
     removals_init(&x->removals, x->rules->use, x->rules->n);
+    x->only = -1;
     *state = x;
     return OK;
 }
@@ -65,7 +69,9 @@ static int filter(void *state, const char *p, size_t n, int64_t *made, struct er
     struct filtering *x = state;
     (void)e;
     document_set(&x->document, p, n, &(struct origin){.source = "bench"});
-    *made += rules_judge(x->rules, &x->document, &x->removals) == FILTER_KEEPS;
+    int by = x->only < 0 ? rules_judge(x->rules, &x->document, &x->removals)
+                         : rules_judge_one(x->rules, x->only, &x->document, &x->removals);
+    *made += by == FILTER_KEEPS;
     return OK;
 }
 
@@ -78,12 +84,10 @@ static void close_filtering(void *state)
     xfree(x);
 }
 
-const struct bench_text_row bench_text_rows[] = {
-    {"tokenize", open_encoding, encode, close_encoding, "tokens"},
-    {"clean", open_filtering, filter, close_filtering, "kept_documents"},
-};
-const int bench_text_n = sizeof bench_text_rows / sizeof *bench_text_rows;
-_Static_assert(sizeof bench_text_rows / sizeof *bench_text_rows < BENCH_TEXT_RATES, "room for the rates");
+static const struct bench_text_row tokenize_row = {"tokenize", open_encoding, encode, close_encoding, "tokens"},
+                                   clean_row = {"clean", open_filtering, filter, close_filtering, "kept_documents"};
+static const struct bench_text_row *const bench_text_rows[] = {&tokenize_row, &clean_row};
+static const int bench_text_n = sizeof bench_text_rows / sizeof *bench_text_rows;
 
 /* ---- measuring ---- */
 
@@ -117,39 +121,73 @@ static int read_texts(const struct bench_texts *b, const char *path, struct benc
     return d->text.n ? OK : err_set(e, ERR_REQUEST, "%s: holds no text to measure", path);
 }
 
-static int run_row(const struct bench_text_row *row, void *state, const struct bench_documents *d, double seconds,
-                   struct bench_text_rate *rate, struct err *e)
+static double processor_s(void)
 {
-    double from = clock_now_s(), now = from;
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void add_rate(struct bench_text_rates *r, enum bench_list list, const char *name, const char *makes,
+                     double bytes, double made, double seconds)
+{
+    if (seconds < 1e-9) seconds = 1e-9;
+    GROW(r->p, r->n, r->room, 1);
+    r->p[r->n++] = (struct bench_text_rate){list, name, makes, bytes / seconds, made / seconds};
+}
+
+/* For as long as is asked for on the clock, and one document at least. */
+static int run_row(const struct bench_text_row *row, void *state, const struct bench_documents *d, double seconds,
+                   enum bench_list list, const char *name, struct bench_text_rates *r, struct err *e)
+{
+    double from = clock_now_s(), worked = processor_s();
     int64_t bytes = 0, made = 0;
-    for (int64_t i = 0; !bytes || now - from < seconds; i = (i + 1) % d->n) {
+    for (int64_t i = 0; !bytes || clock_now_s() - from < seconds; i = (i + 1) % d->n) {
         size_t n = d->begin[i + 1] - d->begin[i];
         int code = row->run(state, d->text.p + d->begin[i], n, &made, e);
         if (code) return code;
         bytes += (int64_t)n;
-        now = clock_now_s();
     }
-    *rate = (struct bench_text_rate){row->name, row->makes, (double)bytes / (now - from), (double)made / (now - from)};
+    add_rate(r, list, name, row->makes, (double)bytes, (double)made, processor_s() - worked);
     return OK;
 }
 
-int bench_text_measure(const struct bench_texts *b, const char *path, struct bench_text_rate rate[BENCH_TEXT_RATES],
+/* Every filter by itself, on documents as they were read. */
+static int run_filters(const struct bench_texts *b, const struct bench_documents *d, struct bench_text_rates *r,
                        struct err *e)
+{
+    void *state = NULL;
+    int code = open_filtering(b, &state, e);
+    struct filtering *x = state;
+    for (int i = 0; x && i < x->rules->n && !code; i++) {
+        x->only = i;
+        code = run_row(&clean_row, x, d, b->seconds, BENCH_FILTERS, x->rules->use[i].filter->kind.name, r, e);
+    }
+    if (x) close_filtering(x);
+    return code;
+}
+
+int bench_text_measure(const struct bench_texts *b, const char *path, struct bench_text_rates *r, struct err *e)
 {
     struct bench_documents d = {0};
     double seconds = 0;
-    int n = 0, code = read_texts(b, path, &d, &seconds, e);
-    if (!code && seconds < 1e-9) seconds = 1e-9;
-    if (!code)
-        rate[n++] = (struct bench_text_rate){"read", "documents", (double)d.text.n / seconds, (double)d.n / seconds};
+    int code = read_texts(b, path, &d, &seconds, e);
+    *r = (struct bench_text_rates){0};
+    if (!code) add_rate(r, BENCH_ROWS, "read", "documents", (double)d.text.n, (double)d.n, seconds);
     for (int i = 0; i < bench_text_n && !code; i++) {
+        const struct bench_text_row *row = bench_text_rows[i];
         void *state = NULL;
-        code = bench_text_rows[i].open(b, &state, e);
+        code = row->open(b, &state, e);
         if (code || !state) continue;
-        code = run_row(&bench_text_rows[i], state, &d, b->seconds, &rate[n++], e);
-        bench_text_rows[i].close(state);
+        code = run_row(row, state, &d, b->seconds, BENCH_ROWS, row->name, r, e);
+        row->close(state);
     }
+    if (!code) code = run_filters(b, &d, r, e);
+    if (!code) code = bench_dedup(b, &d, r, e);
     str_free(&d.text);
     xfree(d.begin);
-    return code ? code : n;
+    if (!code) return OK;
+    xfree(r->p);
+    *r = (struct bench_text_rates){0};
+    return code;
 }

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_texts.h: what is measured on texts by tutti bench data: a row of one table each, run over the same documents in
- * memory by one thread. How to add one: its three functions and a line in bench_texts.c. */
+/* bench_texts.h: what is measured on texts by tutti bench data, over the same documents in memory by one thread: a row
+ * of one table each (how to add one: its three functions and a line in bench_texts.c), every filter of the rules by
+ * itself, and steps of tutti data dedup (bench_dedup.c). Rates are per second of processor time, but for reading, which
+ * waits for disks and servers too. Order: Local. */
 #ifndef TUTTI_CLI_BENCH_TEXTS_H
 #define TUTTI_CLI_BENCH_TEXTS_H
 
+#include "base/str.h"
 #include "remote/remote.h"
 #include "token/tokenizer.h"
 
 struct bench_texts {
     const struct tokenizer *tokenizer;
     const char *rules; /* RULES.yaml; NULL: nothing is filtered */
+    const char *dedup; /* "exact,near": steps of tutti data dedup; NULL: none */
     const char *column;
     const struct remote_options *remote;
     double seconds; /* of each measurement */
@@ -28,17 +32,24 @@ struct bench_text_row {
     void (*close)(void *state);
     const char *makes; /* "tokens" */
 };
-extern const struct bench_text_row bench_text_rows[];
-extern const int bench_text_n;
 
+enum bench_list { BENCH_ROWS, BENCH_FILTERS, BENCH_DEDUP, BENCH_LISTS };
 struct bench_text_rate {
-    const char *name, *makes;
+    enum bench_list list;
+    const char *name, *makes; /* of rows and tables: they stay */
     double bytes_per_s, made_per_s;
 };
-enum { BENCH_TEXT_MOST = 16 << 20, BENCH_TEXT_RATES = 8 };
-/* Reads up to BENCH_TEXT_MOST bytes of the input, which is rate 0 (makes documents), then runs every row over them.
- * Returns how many rates, or an error. */
-int bench_text_measure(const struct bench_texts *b, const char *path, struct bench_text_rate rate[BENCH_TEXT_RATES],
-                       struct err *e);
+struct bench_text_rates {
+    struct bench_text_rate *p; /* by lists in their order; xfree it */
+    int64_t n, room;
+};
+enum { BENCH_TEXT_MOST = 16 << 20 };
+/* Reads up to BENCH_TEXT_MOST bytes of the input, whose rate is the first (makes documents), then runs every row,
+ * filter and step over them. */
+int bench_text_measure(const struct bench_texts *b, const char *path, struct bench_text_rates *r, struct err *e);
+/* The steps that b->dedup names, each by itself; writes the documents to a folder for temporary files, and removes it.
+ */
+int bench_dedup(const struct bench_texts *b, const struct bench_documents *d, struct bench_text_rates *r,
+                struct err *e);
 
 #endif

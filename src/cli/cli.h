@@ -14,7 +14,9 @@
 #include "config/config.h"
 
 int cmd_train(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_data(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
@@ -30,6 +32,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_bench_gemm(int argc, char **argv);
 int cmd_bench_experts(int argc, char **argv);
 int cmd_bench_train(int argc, char **argv);
+int cmd_bench_generate(int argc, char **argv);
 int cmd_bench_comm(int argc, char **argv);
 int cmd_bench_cast(int argc, char **argv);
 int cmd_bench_checkpoint(int argc, char **argv);

@@ -7,6 +7,7 @@
 
 static const struct cli_command benches[] = {
     {"gemm", cmd_bench_gemm, "", "matrix products of a model, beside the library and what the processor could do"},
+    {"generate", cmd_bench_generate, "", "writing text, beside what the memory could do and training's forward pass"},
     {"experts", cmd_bench_experts, "", "grouped products of experts, beside a dense product of as many rows"},
     {"train", cmd_bench_train, "", "whole training steps: tokens per second and where the time goes"},
     {"checkpoint", cmd_bench_checkpoint, "", "saving and loading, beside a plain writer and reader on the same disk"},

@@ -3,15 +3,18 @@
  * as many bytes of one file in the same folder.
  *
  * The plain writer writes pieces of 8 MiB one after the other into a new file, syncs it, and renames it over the one
- * before, which is what publishing a checkpoint promises; the plain reader reads it in such pieces. Both work on memory
- * that is there already. They take turns with saving and loading, so that what else the disk has to do falls on both
- * alike, and the best of each counts; before a reading the system is asked to forget what it keeps of the file. Then
- * steps, and the pause of one that begins a save beside the steps (checkpoint.async).
+ * before, which is what publishing a checkpoint promises: through the system's cache, and past it (O_DIRECT), of which
+ * the faster one counts and is named. The plain reader reads it in such pieces. Both work on memory that is there
+ * already. They take turns with saving and loading, so that what else the disk has to do falls on both alike, and the
+ * best of each counts. Before a reading the system is asked to forget what it keeps of the file, and how much of it is
+ * in memory all the same is measured, since a reading from there is no reading from a disk. Then steps, and the pause
+ * of one that begins a save beside the steps (checkpoint.async).
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -22,6 +25,7 @@
 #include "cli/cli.h"
 #include "run/saving.h"
 #include "run/site.h"
+#include "run/state_compare.h"
 
 static const struct preset {
     const char *name;
@@ -64,7 +68,9 @@ static const struct cli_table table = {
 
 struct figures {
     int64_t bytes;
+    double buffered_s, direct_s; /* of the plain writer; direct_s 0: the file system has no such way */
     double plain_write_s, save_s, plain_read_s, load_s, step_s, pause_s, async_s;
+    double plain_cached, load_cached; /* shares that were in memory before the last reading */
 };
 
 enum { PIECE = 8 << 20 };
@@ -84,14 +90,39 @@ static void forget(const char *path)
     close(fd);
 }
 
-static int plain_write(const char *dir, const char *path, const char *p, int64_t bytes, struct err *e)
+/* The share of a file that is in memory. */
+static double resident(const char *path)
 {
+    int64_t bytes = fs_size(path), page = sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page, n = 0;
+    int fd = bytes > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0) return 0;
+    void *p = mmap(NULL, to_size(bytes), PROT_READ, MAP_SHARED, fd, 0);
+    unsigned char *in = xcalloc(to_size(pages), 1);
+    if (p != MAP_FAILED && !mincore(p, to_size(bytes), in))
+        for (int64_t i = 0; i < pages; i++) n += in[i] & 1;
+    if (p != MAP_FAILED) munmap(p, to_size(bytes));
+    xfree(in);
+    close(fd);
+    return (double)n / (double)pages;
+}
+
+/* direct: past the system's cache, but for what is behind the last whole page. *cannot: there is no such way here. */
+static int plain_write(const char *dir, const char *path, const char *p, int64_t bytes, bool direct, bool *cannot,
+                       struct err *e)
+{
+    enum { PAGE = 4096 };
     char *fresh = fs_join(dir, "plain.new");
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc = OK;
+    int past = direct ? O_DIRECT : 0, rc = OK;
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | past, 0666);
+    *cannot = fd < 0 && direct && errno == EINVAL;
     if (fd < 0) rc = err_errno(e, ERR_IO, errno, "%s: cannot be created", fresh);
     int why = 0;
     for (int64_t at = 0; !rc && at < bytes && !why;) {
-        ssize_t n = write(fd, p + at, to_size(bytes - at < PIECE ? bytes - at : PIECE));
+        int64_t left = bytes - at;
+        if (past && left < PIECE && left >= PAGE) left -= left % PAGE;
+        else if (past && left < PAGE && fcntl(fd, F_SETFL, past = 0)) why = errno;
+        ssize_t n = write(fd, p + at, to_size(left < PIECE ? left : PIECE));
+        *cannot = n < 0 && past && errno == EINVAL;
         if (n < 0 && errno != EINTR) why = errno;
         at += n > 0 ? n : 0;
     }
@@ -120,45 +151,69 @@ static int load(struct site *s, const char *root, struct err *e)
     struct ckpt *c = NULL;
     int rc = ckpt_find_latest(root, &path, e);
     if (!rc) rc = ckpt_open(&c, path, e);
-    if (!rc) rc = save_check(s->engine, c, e);
+    if (!rc) rc = save_check(s->engine, c, NULL, e);
     if (!rc) rc = save_resume(s->engine, c, NULL, OK, NULL, e);
+    if (!rc) rc = state_compare(s->engine, &s->ranks, c, e);
     ckpt_close(c);
     xfree(path);
     return rc;
 }
 
-static void forget_newest(const char *root)
+/* Returns the largest share of one of its files that is in memory all the same. */
+static double forget_newest(const char *root)
 {
+    double cached = 0;
     char *path, **names;
     int n;
-    if (ckpt_find_latest(root, &path, NULL) || !path) return;
+    if (ckpt_find_latest(root, &path, NULL) || !path) return 0;
     if (fs_list(path, &names, &n, NULL) == OK) {
         for (int i = 0; i < n; i++) {
             char *file = fs_join(path, names[i]);
             forget(file);
+            double share = str_ends(names[i], ".safetensors") ? resident(file) : 0;
+            cached = share > cached ? share : cached;
             xfree(file);
         }
         fs_list_free(names, n);
     }
     xfree(path);
+    return cached;
 }
 
-/* One after the other: plain writer, save, plain reader, load. */
+static int plain_writers(const char *dir, const char *path, const char *memory, struct figures *f, struct err *e)
+{
+    bool cannot;
+    double from = clock_now_s();
+    int rc = plain_write(dir, path, memory, f->bytes, false, &cannot, e);
+    if (!rc) keep_best(&f->buffered_s, from);
+    from = clock_now_s();
+    if (!rc) rc = plain_write(dir, path, memory, f->bytes, true, &cannot, e);
+    if (!rc) keep_best(&f->direct_s, from);
+    if (rc && cannot) rc = OK;
+    f->plain_write_s = f->direct_s > 0 && f->direct_s < f->buffered_s ? f->direct_s : f->buffered_s;
+    return rc;
+}
+
+static const char *plain_writer(const struct figures *f)
+{
+    return f->plain_write_s == f->buffered_s ? "buffered" : "direct";
+}
+
+/* One after the other: plain writers, save, plain reader, load. */
 static int turn(struct site *s, const char *dir, const struct save_info *info, char *memory, struct figures *f,
                 struct err *e)
 {
     char *path = fs_join(dir, "plain"), *root = fs_join(dir, "checkpoints");
+    int rc = plain_writers(dir, path, memory, f, e);
     double from = clock_now_s();
-    int rc = plain_write(dir, path, memory, f->bytes, e);
-    if (!rc) keep_best(&f->plain_write_s, from);
-    from = clock_now_s();
     if (!rc) rc = save_checkpoint(s->engine, &s->ranks, info, e);
     if (!rc) keep_best(&f->save_s, from);
     forget(path);
+    f->plain_cached = resident(path);
     from = clock_now_s();
     if (!rc) rc = plain_read(path, memory, e);
     if (!rc) keep_best(&f->plain_read_s, from);
-    forget_newest(root);
+    f->load_cached = forget_newest(root);
     from = clock_now_s();
     if (!rc) rc = load(s, root, e);
     if (!rc) keep_best(&f->load_s, from);
@@ -249,12 +304,17 @@ static void print(const struct request *q, const struct figures *f)
     double mb = 1e-6 * (double)f->bytes;
     printf("%s, %s of state in %s\n\n", q->model_name, str_bytes(a, (double)f->bytes), q->dir);
     printf("  %-22s %9s %9s\n", "", "s", "MB/s");
-    printf("  %-22s %9.3f %9.0f\n", "plain write, sync", f->plain_write_s, mb / f->plain_write_s);
+    printf("  %-22s %9.3f %9.0f  %s\n", "plain write, sync", f->buffered_s, mb / f->buffered_s,
+           f->plain_write_s == f->buffered_s ? "the faster way" : "");
+    if (f->direct_s > 0)
+        printf("  %-22s %9.3f %9.0f  %s\n", "  past the cache", f->direct_s, mb / f->direct_s,
+               f->plain_write_s == f->direct_s ? "the faster way" : "");
     printf("  %-22s %9.3f %9.0f  %.0f %% of the plain writer\n", "save", f->save_s, mb / f->save_s,
            100 * f->plain_write_s / f->save_s);
-    printf("  %-22s %9.3f %9.0f\n", "plain read", f->plain_read_s, mb / f->plain_read_s);
-    printf("  %-22s %9.3f %9.0f  %.0f %% of the plain reader\n\n", "load", f->load_s, mb / f->load_s,
-           100 * f->plain_read_s / f->load_s);
+    printf("  %-22s %9.3f %9.0f  %.0f %% of it from memory\n", "plain read", f->plain_read_s, mb / f->plain_read_s,
+           100 * f->plain_cached);
+    printf("  %-22s %9.3f %9.0f  %.0f %% of the plain reader, %.0f %% of it from memory\n\n", "load", f->load_s,
+           mb / f->load_s, 100 * f->plain_read_s / f->load_s, 100 * f->load_cached);
     printf("a step of %lld tokens takes %.3f s; a save beside the steps %.3f s, of which a step waits for %.3f s: %.1f "
            "%% "
            "of a step\n",
@@ -269,10 +329,16 @@ static void print_json(const struct request *q, const struct figures *f)
     json_put_string(&o, "model", q->model_name);
     json_put_int(&o, "bytes", f->bytes);
     json_put_real(&o, "plain_write_s", f->plain_write_s);
+    json_put_string(&o, "plain_writer", plain_writer(f));
+    json_put_real(&o, "plain_buffered_s", f->buffered_s);
+    if (f->direct_s > 0) json_put_real(&o, "plain_direct_s", f->direct_s);
+    else json_put_null(&o, "plain_direct_s");
     json_put_real(&o, "save_s", f->save_s);
     json_put_real(&o, "save_of_plain", f->plain_write_s / f->save_s);
     json_put_real(&o, "plain_read_s", f->plain_read_s);
     json_put_real(&o, "load_s", f->load_s);
+    json_put_real(&o, "plain_read_cached", f->plain_cached);
+    json_put_real(&o, "load_cached", f->load_cached);
     json_put_real(&o, "load_of_plain", f->plain_read_s / f->load_s);
     json_put_real(&o, "step_s", f->step_s);
     json_put_real(&o, "async_save_s", f->async_s);

@@ -30,7 +30,7 @@ enum { SETTINGS = 40, STEPS = 4, WAIT_STEPS = 8 };
 static const double GOOD_SHARE = 0.01;
 
 struct request {
-    const char *config, *metrics, *rules;
+    const char *config, *metrics, *rules, *dedup;
     double need, seconds;
     bool json;
     struct cli_keys keys;
@@ -41,7 +41,9 @@ static const struct cli_option options[] = {
      .help = "tokens per second that training takes (default: as the run's last steps did, else steps are run here)"},
     {"--metrics", "FILE", CLI_TEXT, AT(metrics),
      .help = "the metrics.jsonl of a run (default: that of run.dir, where there is one)"},
-    {"--rules", "RULES", CLI_TEXT, AT(rules), .help = "rules of tutti data clean, measured on the same texts"},
+    {"--rules", "RULES", CLI_TEXT, AT(rules),
+     .help = "rules of tutti data clean, measured on the same texts: all of them, and each filter by itself"},
+    {"--dedup", "LIST", CLI_TEXT, AT(dedup), .help = "steps of tutti data dedup, each measured by itself: exact,near"},
     {"--seconds", "S", CLI_REAL, AT(seconds), .least = 0.01, .most = 3600, .help = "of each measurement"},
     CLI_JSON(struct request, json),
 };
@@ -197,25 +199,41 @@ static int measure_settings(const struct request *q, const struct config *c, con
 
 /* ---- saying it ---- */
 
-static void print_texts(const char *path, const struct bench_text_rate *rate, int n)
+static const char *const list_names[BENCH_LISTS] = {[BENCH_FILTERS] = "filters", [BENCH_DEDUP] = "dedup"};
+
+static void print_texts(const char *path, const struct bench_text_rate *rate, int64_t n)
 {
-    char bytes[32], made[32];
-    for (int i = 0; i < n; i++)
-        printf("%-10s %12s/s  %10s %s/s   %s\n", rate[i].name, str_bytes(bytes, rate[i].bytes_per_s),
+    char bytes[32], made[32], name[64];
+    for (int64_t i = 0; i < n; i++) {
+        bool row = rate[i].list == BENCH_ROWS;
+        snprintf(name, sizeof name, "%s%s", row ? "" : rate[i].list == BENCH_FILTERS ? "  " : "dedup ", rate[i].name);
+        printf("%-20s %12s/s  %10s %s/s   %s\n", name, str_bytes(bytes, rate[i].bytes_per_s),
                str_count(made, rate[i].made_per_s), rate[i].makes, path);
+    }
 }
 
-static void json_texts(struct json_out *j, const char *path, const struct bench_text_rate *rate, int n)
+static void json_rate(struct json_out *j, const struct bench_text_rate *rate)
 {
+    bool row = rate->list == BENCH_ROWS;
+    json_begin_object(j, row ? rate->name : NULL);
+    if (!row) json_put_string(j, "name", rate->name);
+    json_put_real_digits(j, "bytes_per_s", rate->bytes_per_s, 6);
+    json_put_string(j, "makes", rate->makes);
+    json_put_real_digits(j, "made_per_s", rate->made_per_s, 6);
+    json_end_object(j);
+}
+
+static void json_texts(struct json_out *j, const char *path, const struct bench_text_rate *rate, int64_t n)
+{
+    enum bench_list list = BENCH_ROWS;
     json_begin_object(j, NULL);
     json_put_string(j, "path", path);
-    for (int i = 0; i < n; i++) {
-        json_begin_object(j, rate[i].name);
-        json_put_real_digits(j, "bytes_per_s", rate[i].bytes_per_s, 6);
-        json_put_string(j, "makes", rate[i].makes);
-        json_put_real_digits(j, "made_per_s", rate[i].made_per_s, 6);
-        json_end_object(j);
+    for (int64_t i = 0; i < n; i++) {
+        if (rate[i].list != list && list != BENCH_ROWS) json_end_array(j);
+        if (rate[i].list != list) json_begin_array(j, list_names[list = rate[i].list]);
+        json_rate(j, &rate[i]);
     }
+    if (list != BENCH_ROWS) json_end_array(j);
     json_end_object(j);
 }
 
@@ -271,31 +289,30 @@ static int measure_texts(const struct request *q, const struct config *c, const 
 {
     const struct config_source *items = c->data.train.items;
     struct remote_options remote = config_remote(c);
-    int n = 0;
+    int code = OK;
     json_begin_array(j, "inputs");
-    for (int i = 0; i < c->data.train.n && n >= 0; i++) {
+    for (int i = 0; i < c->data.train.n && !code; i++) {
         if (!is_text(items[i].path)) continue;
-        struct bench_text_rate rate[BENCH_TEXT_RATES];
-        struct bench_texts b = {t, q->rules, items[i].column, &remote, q->seconds};
+        struct bench_text_rates rates;
+        struct bench_texts b = {t, q->rules, q->dedup, items[i].column, &remote, q->seconds};
         char *shown = remote_is(items[i].path) ? remote_shown(items[i].path) : xstrdup(items[i].path);
-        n = bench_text_measure(&b, items[i].path, rate, e);
-        if (n > 0 && !q->json) print_texts(shown, rate, n);
-        if (n > 0) json_texts(j, shown, rate, n);
+        code = bench_text_measure(&b, items[i].path, &rates, e);
+        if (!code && !q->json) print_texts(shown, rates.p, rates.n);
+        if (!code) json_texts(j, shown, rates.p, rates.n);
+        xfree(rates.p);
         xfree(shown);
     }
     json_end_array(j);
-    return n < 0 ? n : OK;
+    return code;
 }
 
 /* What one thread makes of pictures: read, decoded, seen as the model does. */
-static int measure_images(const struct request *q, const struct config *c, const struct dataset *d, struct json_out *j,
-                          struct err *e)
+static int measure_images(const struct request *q, const struct dataset *d, struct json_out *j, struct err *e)
 {
-    const struct config_source *items = c->data.train.items;
     float *pixels = xmalloc(to_size(dataset_pixels(d)) * sizeof *pixels);
     int rc = OK;
     json_begin_array(j, "inputs");
-    for (int i = 0; i < c->data.train.n && !rc; i++) {
+    for (int i = 0; i < dataset_n_sources(d) && !rc; i++) {
         struct image_index *x = dataset_images(d, i);
         double from = clock_now_s(), spent = 0, bytes = 0;
         int64_t n = 0;
@@ -307,11 +324,9 @@ static int measure_images(const struct request *q, const struct config *c, const
             if (!rc) rc = image_fill(x, dataset_image_rule(d), sample, 1, (uint64_t)n, pixels, &label, e);
             if (!rc) bytes += (double)p.bytes;
         }
-        struct bench_text_rate rate = {"decode", "pictures", bytes / spent, (double)n / spent};
-        char *shown = remote_hidden(items[i].path);
-        if (!rc && !q->json) print_texts(shown, &rate, 1);
-        if (!rc) json_texts(j, shown, &rate, 1);
-        xfree(shown);
+        struct bench_text_rate rate = {BENCH_ROWS, "decode", "pictures", bytes / spent, (double)n / spent};
+        if (!rc && !q->json) print_texts(dataset_source_name(d, i), &rate, 1);
+        if (!rc) json_texts(j, dataset_source_name(d, i), &rate, 1);
     }
     json_end_array(j);
     xfree(pixels);
@@ -346,7 +361,7 @@ int cmd_bench_data(int argc, char **argv)
     json_begin_document(&j, "bench-data", 1);
     if (!rc && !model_sees(&c.model)) rc = measure_texts(&q, &c, t, &j, &e);
     if (!rc) rc = datasets_open(&d, &c, &c.data.train, t, NULL, &e);
-    if (!rc && dataset_pixels(d)) rc = measure_images(&q, &c, d, &j, &e);
+    if (!rc && dataset_sees(d)) rc = measure_images(&q, d, &j, &e);
     if (!rc) rc = find_need(&q, &c, d, &f, &e);
     if (!rc) rc = measure_settings(&q, &c, d, &f, &e);
     if (!rc) json_found(&j, &f);

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/thread.h"
+#include "cli/bench_models.h"
 #include "cli/cli.h"
 #include "device/tier.h"
 #include "plan/plan.h"
@@ -16,24 +17,8 @@
 #include "optim/muon.h"
 #include "run/site.h"
 
-static const struct preset {
-    const char *name;
-    const char *keys[10];
-} presets[] = {
-    /* clang-format off */
-    {"gpt2-124m", {"model.family=gpt2", "model.layers=12", "model.hidden=768", "model.heads=12", "model.vocab=50257",
-                   "model.tie_embeddings=true", "model.max_positions=1024"}},
-    {"gpt2-355m", {"model.family=gpt2", "model.layers=24", "model.hidden=1024", "model.heads=16", "model.vocab=50257",
-                   "model.tie_embeddings=true", "model.max_positions=1024"}},
-    {"llama-110m", {"model.family=llama", "model.layers=12", "model.hidden=768", "model.heads=12", "model.kv_heads=4",
-                    "model.ffn=2048", "model.vocab=32000"}},
-    {"tiny", {"model.family=llama", "model.layers=4", "model.hidden=256", "model.heads=8", "model.kv_heads=4",
-              "model.ffn=704", "model.vocab=257"}},
-    /* clang-format on */
-};
-
 struct request {
-    const struct preset *model;
+    const struct bench_model *model;
     const char *model_name, *dtype, *kernels;
     int64_t seq, micro, batch, steps, threads, ranks;
     bool json;
@@ -42,7 +27,7 @@ struct request {
 #define AT(field) offsetof(struct request, field)
 enum { MOST = 1 << 24 };
 static const struct cli_option options[] = {
-    {"--model", "NAME", CLI_CHOICE, AT(model_name), .choices = "gpt2-124m|gpt2-355m|llama-110m|tiny", .help = ""},
+    {"--model", "NAME", CLI_CHOICE, AT(model_name), .choices = BENCH_MODELS, .help = ""},
     {"--seq", "S", CLI_INT, AT(seq), .lo = 1, .hi = MOST, .help = "tokens per sequence"},
     {"--micro", "B", CLI_INT, AT(micro), .lo = 1, .hi = MOST, .help = "sequences per microbatch"},
     {"--batch", "G", CLI_INT, AT(batch), .lo = 1, .hi = MOST,
@@ -83,7 +68,7 @@ struct figures {
 /* As cli_read. */
 static bool parse(int argc, char **argv, struct request *q, int *status)
 {
-    *q = (struct request){.model_name = presets[0].name,
+    *q = (struct request){.model_name = "gpt2-124m",
                           .seq = 1024,
                           .micro = 4,
                           .steps = 3,
@@ -91,9 +76,7 @@ static bool parse(int argc, char **argv, struct request *q, int *status)
                           .dtype = "bf16",
                           .kernels = "auto"};
     if (!cli_read(&table, argc, argv, q, status)) return false;
-    for (size_t m = 0; m < sizeof presets / sizeof *presets; m++)
-        if (!strcmp(presets[m].name, q->model_name)) q->model = &presets[m];
-    CHECK(q->model, "%s is among the choices and no model", q->model_name);
+    q->model = bench_model(q->model_name);
     if (!q->batch) q->batch = q->micro * q->ranks;
     return true;
 }
@@ -102,7 +85,7 @@ static int make_config(const struct request *q, struct config *c, struct arena *
 {
     char *keys[CLI_MAX_KEYS + 16];
     int n = 0;
-    for (int i = 0; i < 10 && q->model->keys[i]; i++) keys[n++] = arena_strdup(a, q->model->keys[i]);
+    for (int i = 0; i < BENCH_MODEL_KEYS && q->model->keys[i]; i++) keys[n++] = arena_strdup(a, q->model->keys[i]);
     keys[n++] = arena_printf(a, "model.seq_len=%lld", (long long)q->seq);
     if (q->seq > 1024 && q->model->keys[6] && strstr(q->model->keys[6], "max_positions"))
         keys[n++] = arena_printf(a, "model.max_positions=%lld", (long long)q->seq);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -154,6 +155,9 @@ static int verify_json(struct weights *w)
     json_put_string(&o, "path", c ? ckpt_path(c) : weights_path(w));
     json_put_bool(&o, "checksums", c != NULL);
     json_put_int(&o, "tensors", weights_count(w));
+    uint64_t state;
+    char digits[17];
+    if (c && ckpt_state(c, &state)) json_put_string(&o, "state", hash64_print(digits, state));
     json_begin_array(&o, "problems");
     int64_t n = c ? ckpt_verify(c, problem_json, &o) : 0;
     json_end_array(&o);
@@ -185,7 +189,10 @@ static int checkpoint_verify(int argc, char **argv)
                weights_path(w), weights_count(w));
     } else {
         int64_t n = ckpt_verify(c, print_problem, NULL);
-        if (n == 0) printf("%s: ok: every byte is what was written\n", ckpt_path(c));
+        uint64_t state;
+        char digits[32] = "";
+        if (ckpt_state(c, &state)) hash64_print(stpcpy(digits, "; state "), state);
+        if (n == 0) printf("%s: ok: every byte is what was written%s\n", ckpt_path(c), digits);
         if (n > 0) {
             char *whole = nearest_whole(c);
             printf(whole ? "the newest of those before it that is whole is %s\n"

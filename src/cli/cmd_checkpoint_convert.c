@@ -10,6 +10,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "checkpoint/gguf.h"
+#include "checkpoint/peft.h"
 #include "checkpoint/weights.h"
 #include "cli/cmd_checkpoint.h"
 
@@ -74,9 +76,9 @@ static int import_weights(struct weights *w, const char *out, struct err *e)
 }
 
 struct request {
-    const char *from, *to, *ignore, *dtype;
+    const char *from, *to, *ignore, *dtype, *format;
     int64_t shard_bytes;
-    bool ema;
+    bool ema, adapter;
 };
 static const struct cli_option import_options[] = {CLI_IGNORE(struct request, ignore)};
 static const struct cli_word import_words[] = {{.name = "HF_DIR", .at = offsetof(struct request, from)},
@@ -145,22 +147,41 @@ static int check_params(const struct weights *w, const struct hf_model *m, struc
 }
 
 static const struct cli_option export_options[] = {
-    {"--dtype", "D", CLI_CHOICE, offsetof(struct request, dtype), .choices = "f32|bf16|f16",
-     .help = "default: what the checkpoint has"},
+    {"--dtype", "D", CLI_CHOICE, offsetof(struct request, dtype), .choices = "f32|bf16|f16|q8_0",
+     .help = "default: what the checkpoint has; q8_0 (8 bits, blocks of 32) is GGUF's"},
+    {"--format", "F", CLI_CHOICE, offsetof(struct request, format), .choices = "hf|gguf",
+     .help = "gguf: OUT is one file, for llama.cpp and its relatives (default hf)"},
     {"--shard-bytes", "N", CLI_INT, offsetof(struct request, shard_bytes), .hi = INT64_MAX,
      .help = "no file of weights is larger (default 0: one file)"},
     {"--ema", NULL, CLI_FLAG, offsetof(struct request, ema),
      .help = "the average of weights (optimizer.ema), not the last ones"},
+    {"--adapter", NULL, CLI_FLAG, offsetof(struct request, adapter),
+     .help = "the adapters alone, as a folder of peft; else they are merged into the weights"},
 };
 static const struct cli_word export_words[] = {{.name = "CHECKPOINT", .at = offsetof(struct request, from)},
                                                {.name = "OUT", .at = offsetof(struct request, to)}};
 static const struct cli_table export_table = {
     .command = "checkpoint export",
-    .usage = "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N] [--ema]",
-    .about = "config.json, safetensors and tokenizer.json into a new directory OUT.\n",
+    .usage = "CHECKPOINT OUT [--format hf|gguf] [--dtype D] [--shard-bytes N] [--ema] [--adapter]",
+    .about = "config.json, safetensors and tokenizer.json into a new directory OUT; or one GGUF file OUT.\n",
     CLI_OPTIONS(export_options),
     CLI_WORDS(export_words),
 };
+
+static int export_gguf(struct weights *w, const struct request *q, struct err *e)
+{
+    static const struct {
+        const char *name;
+        enum gguf_type type;
+    } types[] = {{"f32", GGUF_F32}, {"bf16", GGUF_BF16}, {"q8_0", GGUF_Q8_0}};
+    const char *want = q->dtype ? q->dtype : weights_dtype(w) == DT_F32 ? "f32" : "bf16";
+    size_t i = 0, n = sizeof types / sizeof *types;
+    while (i < n && strcmp(types[i].name, want)) i++;
+    if (i == n) return err_set(e, ERR_REQUEST, "--dtype %s: GGUF files are written as f32, bf16 or q8_0", want);
+    if (q->shard_bytes) return err_set(e, ERR_REQUEST, "--shard-bytes: a GGUF is one file; leave it out");
+    const char *slash = strrchr(q->to, '/');
+    return gguf_export(w, q->to, slash ? slash + 1 : q->to, types[i].type, e);
+}
 
 int checkpoint_export(int argc, char **argv)
 {
@@ -174,13 +195,25 @@ int checkpoint_export(int argc, char **argv)
     if (weights_open(&w, q.from, &e) < 0) return cli_fail(&e);
     rc = weights_model(w, &model, &e);
     if (rc == OK && q.ema) rc = weights_average(w, &e);
-    if (rc == OK) rc = check_params(w, &model, &e);
-    if (rc == OK) {
+    weights_merge(w);
+    if (rc == OK && !q.adapter) rc = check_params(w, &model, &e);
+    bool gguf = q.format && !strcmp(q.format, "gguf"), q8 = q.dtype && !strcmp(q.dtype, "q8_0");
+    if (rc == OK && q.adapter && (gguf || q8))
+        rc = err_set(&e, ERR_REQUEST,
+                     "--adapter: a folder of peft has safetensors of f32, bf16 or f16; leave out --format and q8_0");
+    if (rc == OK && q.adapter) {
+        x.dtype = q.dtype ? cli_dtype(q.dtype) : DT_F32;
+        rc = peft_export(q.to, w, x.dtype, &e);
+    }
+    if (rc == OK && gguf) rc = export_gguf(w, &q, &e);
+    if (rc == OK && !gguf && q8)
+        rc = err_set(&e, ERR_REQUEST, "--dtype q8_0: is a type of GGUF files; give --format gguf, or f32, bf16, f16");
+    if (rc == OK && !gguf && !q.adapter) {
         x.ctx = w;
         x.dtype = q.dtype ? cli_dtype(q.dtype) : weights_dtype(w);
         rc = hf_export(q.to, &x, &e);
     }
-    if (rc == OK) log_info("%s: exported to %s as %s", weights_path(w), q.to, dtype_name(x.dtype));
+    if (rc == OK) log_info("%s: exported to %s as %s", weights_path(w), q.to, gguf ? "gguf" : dtype_name(x.dtype));
     weights_close(w);
     return rc < 0 ? cli_fail(&e) : 0;
 }

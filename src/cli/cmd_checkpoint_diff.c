@@ -95,7 +95,8 @@ static int64_t partner(const struct weights *w, bool params_only, struct ckpt_en
 
 static int compare(struct comparison *c, struct err *e)
 {
-    int64_t n = weights_count(c->a), m = weights_count(c->b);
+    int64_t n = c->params_only ? weights_count_all(c->a) : weights_count(c->a),
+            m = c->params_only ? weights_count_all(c->b) : weights_count(c->b);
     int rc = OK;
     c->d = xcalloc(to_size(n + m) + 1, sizeof *c->d);
     for (int64_t i = 0; i < n && rc == OK; i++) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "checkpoint/weights.h"
@@ -113,6 +114,8 @@ static int inspect_json(const struct request *q, struct weights *w, struct err *
     struct json_out o = {.s = &s};
     struct numbers numbers;
     const struct ckpt *c = weights_ckpt(w);
+    uint64_t state;
+    char digits[17];
     int rc = OK;
     json_begin_document(&o, "checkpoint-inspect", 1);
     json_put_string(&o, "path", weights_path(w));
@@ -120,6 +123,7 @@ static int inspect_json(const struct request *q, struct weights *w, struct err *
     json_put_int(&o, "tokens", c ? ckpt_tokens(c) : 0);
     if (c) json_put_int(&o, "seed", ckpt_seed(c));
     if (c) json_put_string(&o, "tutti", ckpt_writer(c));
+    if (c && ckpt_state(c, &state)) json_put_string(&o, "state", hash64_print(digits, state));
     json_begin_array(&o, "tensors");
     for (int64_t i = 0; i < weights_count(w) && rc == OK; i++) {
         struct ckpt_entry t = weights_at(w, i);
@@ -134,6 +138,7 @@ static int inspect_json(const struct request *q, struct weights *w, struct err *
         json_end_array(&o);
         json_put_string(&o, "dtype", dtype_name(t.dtype));
         json_put_int(&o, "boxes", t.n_boxes);
+        if (c && ckpt_tensor_state(c, i, &state)) json_put_string(&o, "state", hash64_print(digits, state));
         json_put_real(&o, "norm", norm);
         if (q->histogram && dtype_info(t.dtype)->is_float) put_numbers(&o, &numbers);
         json_end_object(&o);
@@ -173,7 +178,8 @@ static int inspect_table(const struct request *q, struct weights *w, struct err 
 {
     const struct ckpt *c = weights_ckpt(w);
     struct numbers numbers;
-    char shape[128], count[32];
+    uint64_t state;
+    char shape[128], count[32], digits[17];
     double elements = 0;
     int64_t shown = 0;
     int rc = OK;
@@ -181,6 +187,7 @@ static int inspect_table(const struct request *q, struct weights *w, struct err 
     if (c)
         printf("step %" PRId64 ", %" PRId64 " tokens, seed %" PRId64 ", written by tutti %s\n", ckpt_step(c),
                ckpt_tokens(c), ckpt_seed(c), ckpt_writer(c));
+    if (c && ckpt_state(c, &state)) printf("state %s\n", hash64_print(digits, state));
     printf("%-8s %-36s %-20s %-5s %s\n", "group", "name", "shape", "type", "norm");
     for (int64_t i = 0; i < weights_count(w) && rc == OK; i++) {
         struct ckpt_entry t = weights_at(w, i);

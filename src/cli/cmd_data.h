@@ -23,6 +23,11 @@ void data_print_json(struct str *text);
 /* n in `seconds`, which may be none. */
 double data_per_second(int64_t n, double seconds);
 
+struct config;
+struct json_out;
+/* Of `tutti data ledger`: that the run left a step's batch out. why: "run.skip" or skips.jsonl; NULL: it did not. */
+void data_tell_left_out(const struct config *c, const char *why, struct json_out *j);
+
 /* What help says in several of them. */
 #define DATA_TOKENIZER "byte, a tokenizer.json, or a directory that holds one"
 #define DATA_INPUT                                                                                                     \

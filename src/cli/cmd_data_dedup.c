@@ -80,22 +80,6 @@ static int read_size(const char *option, const char *text, double most, double *
                    text);
 }
 
-static int read_steps(const char *text, struct dedup_config *c, struct err *e)
-{
-    for (const char *p = text; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-        size_t n = strcspn(p, ",");
-        int k = dedup_kind_find(p, n);
-        if (k < 0)
-            return err_set(e, ERR_REQUEST,
-                           "--steps: there is no '%.*s'; wanted some of exact, lines, paragraphs, near, substring, "
-                           "passages, with commas",
-                           (int)n, p);
-        if (c->n_steps == EDIT_STEPS_MOST) return err_set(e, ERR_REQUEST, "--steps: more than %d", EDIT_STEPS_MOST);
-        c->steps[c->n_steps++] = (enum dedup_kind)k;
-    }
-    return OK;
-}
-
 static int settle(const struct request *q, struct dedup_config *c, struct err *e)
 {
     double part = 0, unit = 0;
@@ -105,7 +89,7 @@ static int settle(const struct request *q, struct dedup_config *c, struct err *e
     c->normal = (enum normal_kind)normal_find(q->normal);
     c->seed = (uint64_t)q->seed;
     c->verify = !q->unverified;
-    int code = read_steps(q->steps, c, e);
+    int code = dedup_read_steps("--steps", q->steps, c, e);
     if (!code) code = read_size("--memory", q->memory, 1e15, &c->memory, e);
     if (!code) code = read_size("--part", q->part, 2e9, &part, e);
     if (!code) code = read_size("--unit", q->unit, 1e15, &unit, e);
@@ -223,10 +207,5 @@ static const struct request usual = {.steps = "exact,near",
                                      .unit = "256MiB",
                                      .seed = 1,
                                      .timeout_s = 3600,
-                                     .c = {.line_least = 20,
-                                           .threshold = 0.8,
-                                           .shingles = "words:5",
-                                           .hashes = 128,
-                                           .repeat_least = 200,
-                                           .samples = 5}};
+                                     .c = DEDUP_USUAL};
 const struct data_command data_dedup = {"dedup", &table, &usual, sizeof usual, run};

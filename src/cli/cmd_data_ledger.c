@@ -3,6 +3,7 @@
  * looked up: the order is a function of (config, seed, step), so it is computed again. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -14,6 +15,7 @@
 #include "data/batch.h"
 #include "layout/document_order.h"
 #include "run/datasets.h"
+#include "run/skips.h"
 
 struct request {
     struct cli_args a;
@@ -34,12 +36,38 @@ static const struct cli_table table = {
         "Says which documents a training step is made of: for every sample its source, epoch and number, and for\n"
         "every document in it where it came from (input and byte, where the token file knows it), its tokens, and\n"
         "their bytes in the token file. Also what is padding, how much of each source was used before the step,\n"
-        "and, with parallel.cp, how even attention's work is. Texts that were not tokenised yet are.\n",
+        "and, with parallel.cp, how even attention's work is. Texts that were not tokenised yet are. A step\n"
+        "whose batch the run in run.dir left out (run.skip, run.on_spike, run.on_nan) is said to be.\n",
     CLI_OPTIONS(option_rows),
     CLI_WORDS(words),
     .takes_keys = true,
     .keys = offsetof(struct request, a.keys),
 };
+
+/* Why the run at run.dir left the step's batch out; NULL: it did not, or there is no run yet. */
+static int left_out(const struct config *c, int64_t step, const char **why, struct err *e)
+{
+    struct skips s = {0};
+    const int64_t *by_hand = c->run.skip.items;
+    *why = NULL;
+    int code = skips_read(&s, c->run.dir, NULL, e);
+    if (!code && skips_has(&s, step)) *why = SKIPS_NAME;
+    for (int i = 0; i < c->run.skip.n && !code; i++)
+        if (by_hand[i] == step) *why = "run.skip";
+    skips_free(&s);
+    return code;
+}
+
+void data_tell_left_out(const struct config *c, const char *why, struct json_out *j)
+{
+    if (j) json_put_bool(j, "left_out", why != NULL);
+    if (j && why) json_put_string(j, "left_out_by", why);
+    if (j || !why) return;
+    if (!strcmp(why, SKIPS_NAME))
+        printf("left out: the run in %s did not train on this step's batch (%s/%s says why); it counts as done\n",
+               c->run.dir, c->run.dir, SKIPS_NAME);
+    else printf("left out: this step's batch is not trained on (%s); it counts as done\n", why);
+}
 
 struct teller {
     const struct request *q;
@@ -222,7 +250,8 @@ static int tell_step(struct teller *l, struct err *e)
     return code;
 }
 
-static int tell(const struct request *q, const struct config *c, const struct dataset *d, struct err *e)
+static int tell(const struct request *q, const struct config *c, const struct dataset *d, const char *why,
+                struct err *e)
 {
     struct str text = {0};
     struct json_out j = {.s = &text};
@@ -231,6 +260,7 @@ static int tell(const struct request *q, const struct config *c, const struct da
         json_begin_document(&j, "data-ledger", 1);
         json_put_int(&j, "step", q->step);
     }
+    data_tell_left_out(c, why, l.j);
     int code = tell_step(&l, e);
     if (l.j && !code) {
         json_end_object(&j);
@@ -248,6 +278,7 @@ static int run(const void *options, struct err *e)
     struct conf *f;
     struct tokenizer *t = NULL;
     struct dataset *d = NULL;
+    const char *why;
     int code = config_load(&c, &f, a, q->a.config, q->a.keys.p, q->a.keys.n, e);
     if (!code) code = setup_model(&c, f, a, &t, e);
     if (!code && !t && !model_sees(&c.model)) code = setup_no_tokenizer(&c, f, e);
@@ -255,10 +286,15 @@ static int run(const void *options, struct err *e)
     if (!code && !c.data.train.n)
         code = err_set(e, ERR_REQUEST, "%s: data.train: is required: a ledger is of the data that is trained on",
                        q->a.config);
+    if (!code && c.train.objective == OBJECTIVE_DPO)
+        code = conf_error(f, e, "train.objective",
+                          "dpo reads two answers of each record, and a ledger tells of one text; tutti data inspect "
+                          "CONFIG --step N shows both");
     if (!code && (code = datasets_open(&d, &c, &c.data.train, t, NULL, e)))
         err_prefix(e, "%s: data.train", conf_where(f, "data.train"));
-    if (!code && dataset_pixels(d)) code = image_samples_ledger(&c, d, q->step, q->a.json, e);
-    else if (!code) code = tell(q, &c, d, e);
+    if (!code) code = left_out(&c, q->step, &why, e);
+    if (!code && dataset_sees(d)) code = image_samples_ledger(&c, d, q->step, why, q->a.json, e);
+    else if (!code) code = tell(q, &c, d, why, e);
     dataset_close(d);
     tokenizer_free(t);
     arena_free(a);

@@ -16,7 +16,7 @@ enum { TEMPLATE_MAX = 1 << 20 };
 
 struct request {
     const char *model, *prompts, *out, *rules, *template, *tokenizer, *dtype;
-    int64_t samples, max_tokens, max_length, part_samples, seed, threads;
+    int64_t samples, batch, max_tokens, max_length, part_samples, seed, threads;
     struct sample_spec spec;
     bool with_prompt, skip_bad, plain, json;
 };
@@ -32,6 +32,8 @@ static const struct cli_option option_rows[] = {
     {"--with-prompt", NULL, CLI_FLAG, AT(with_prompt),
      .help = "filter and write the prompt with what was generated, as one text"},
     {"--samples", "N", CLI_INT, AT(samples), .lo = 1, .hi = 1 << 20, .help = "of each prompt"},
+    {"--batch", "N", CLI_INT, AT(batch), .lo = 1, .hi = 1024,
+     .help = "so many samples at once; memory grows with it (default 16)"},
     {"--max-tokens", "N", CLI_INT, AT(max_tokens), .lo = 1, .hi = 1 << 24, .help = "at most N new tokens in a sample"},
     {"--max-length", "N", CLI_INT, AT(max_length), .lo = 2, .hi = 1 << 24,
      .help = "tokens of prompt and sample together, no more than the\nmodel's positions; memory grows with it"},
@@ -159,6 +161,7 @@ static int run(const void *options, struct err *e)
         .max_length = o->max_length,
         .spec = o->spec,
         .dtype = cli_dtype(o->dtype),
+        .batch = o->batch,
         .threads = o->threads ? (int)o->threads : thread_n_cores(),
         .part_samples = o->part_samples,
         .with_prompt = o->with_prompt,
@@ -177,6 +180,7 @@ static int run(const void *options, struct err *e)
 }
 
 static const struct request usual = {.samples = 1,
+                                     .batch = 16,
                                      .max_tokens = 256,
                                      .max_length = 4096,
                                      .part_samples = 512,

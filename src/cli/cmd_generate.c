@@ -10,21 +10,43 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "media/media.h"
+#include "media/view.h"
+#include "run/decoding.h"
 #include "run/generate.h"
-#include "config/start_weights.h"
+#include "run/write_many.h"
+#include "cli/model_ranks.h"
 
-enum { PROMPT_MAX = 1 << 26 };
+enum { PROMPT_MAX = 1 << 26, IMAGE_MAX = 1 << 28 };
 
 struct request {
-    const char *checkpoint, *prompt, *prompt_file, *tokenizer, *dtype, *ignore;
-    int64_t max_tokens, threads, seed;
+    const char *checkpoint, *prompt, *prompt_file, *prompts, *template, *stop, *image, *tokenizer, *dtype, *ignore,
+        *adapter;
+    int64_t max_tokens, threads, seed, batch;
     struct sample_spec spec;
+    struct sample_before before;
+    struct cli_model_ranks ranks;
     bool json, ema;
+    char *text; /* what is continued; NULL: --prompts */
 };
 #define AT(field) offsetof(struct request, field)
 static const struct cli_option options[] = {
     {"--prompt", "TEXT", CLI_TEXT, AT(prompt), .help = "what to continue"},
     {"--prompt-file", "FILE", CLI_TEXT, AT(prompt_file), .help = "it is in this file (- for standard input)"},
+    {"--image", "FILE", CLI_TEXT, AT(image),
+     .help = "a picture, where the prompt has <image> (model.family: llava); values as data.image has them by default"},
+    {"--prompts", "FILE", CLI_TEXT, AT(prompts),
+     .help = "a prompt in each record of a .jsonl file (its member \"prompt\"); one line of JSON for each"},
+    {"--template", "T", CLI_TEXT, AT(template), .help = "with --prompts: what is made of a record's members, in Jinja"},
+    {"--batch", "N", CLI_INT, AT(batch), .lo = 1, .hi = 1024, .help = "with --prompts: so many at once (default 16)"},
+    {"--stop", "TEXT", CLI_TEXT, AT(stop), .help = "with --prompts: a text that ends what is written, and is left out"},
+    {"--min-p", "P", CLI_REAL, AT(before.min_p), .most = 1,
+     .help = "with --prompts: no token less likely than P times the likeliest"},
+    {"--repetition", "R", CLI_REAL, AT(before.repetition), .most = 1e6,
+     .help = "with --prompts: what was there is made less likely by this factor of its logit, such as 1.1"},
+    {"--presence", "X", CLI_REAL, AT(before.presence), .most = 1e6,
+     .help = "with --prompts: taken off the logit of what was written"},
+    {"--frequency", "X", CLI_REAL, AT(before.frequency), .most = 1e6, .help = "with --prompts: and as often as it was"},
     {"--max-tokens", "N", CLI_INT, AT(max_tokens), .lo = 1, .hi = 1 << 30, .help = "at most N new tokens"},
     {"--temperature", "T", CLI_REAL, AT(spec.temperature), .most = 1e6, .help = "0 takes the likeliest token always"},
     {"--top-k", "K", CLI_INT, AT(spec.top_k), .hi = INT32_MAX, .help = "only the K likeliest (default 0: all)"},
@@ -32,9 +54,12 @@ static const struct cli_option options[] = {
      .help = "only the likeliest that together reach P"},
     {"--seed", "S", CLI_INT, AT(seed), .hi = INT64_MAX, .help = "the same seed gives the same text"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
-    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "default: all cores"},
+    CLI_MODEL_RANKS(struct request, ranks),
+    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "of a rank (default: all cores, shared out)"},
     {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
     {"--ema", NULL, CLI_FLAG, AT(ema), .help = "by the average of weights (optimizer.ema), not by the last ones"},
+    {"--adapter", "DIR", CLI_TEXT, AT(adapter),
+     .help = "with the adapter of this folder, as peft saves it, and not the checkpoint's own; none: with none"},
     CLI_IGNORE(struct request, ignore),
     {"--json", NULL, CLI_FLAG, AT(json),
      .help = "one JSON object at the end: the text, why it stopped, tokens, seconds (docs/json.md)"},
@@ -57,7 +82,16 @@ static bool parse(int argc, char **argv, struct request *q, int *status)
     if (!cli_read(&table, argc, argv, q, status)) return false;
     if (q->prompt && q->prompt_file)
         *status = cli_usage("generate", "--prompt and --prompt-file are both given; which one?");
-    if (!q->prompt && !q->prompt_file) *status = cli_usage("generate", "--prompt TEXT is needed");
+    if (!q->prompt && !q->prompt_file && !q->prompts) *status = cli_usage("generate", "--prompt TEXT is needed");
+    if (q->prompts && (q->prompt || q->prompt_file))
+        *status = cli_usage("generate", "--prompts and --prompt are both given; which one?");
+    if (q->prompts && q->json) *status = cli_usage("generate", "--prompts prints JSON anyway; leave --json out");
+    if (q->prompts && q->image) *status = cli_usage("generate", "--image goes with --prompt TEXT");
+    bool for_many = q->template || q->stop || q->batch || sample_before_changes(&q->before);
+    if (!q->prompts && for_many)
+        *status =
+            cli_usage("generate", "--template, --batch, --stop, --min-p, --repetition, --presence and --frequency "
+                                  "go with --prompts FILE");
     q->spec.seed = (uint64_t)q->seed;
     return !*status;
 }
@@ -122,51 +156,146 @@ static void print_json(const struct request *q, const char *prompt, const struct
     str_free(&s);
 }
 
+static int print_one(void *ctx, const struct many_text *t, struct err *e)
+{
+    struct str s = {0}, text = {0};
+    struct json_out o = {.s = &s};
+    (void)ctx;
+    for (size_t i = 0; i < t->n; i++) /* our JSON holds no NUL */
+        if (t->text[i]) str_putc(&text, t->text[i]);
+        else str_puts(&text, "\xEF\xBF\xBD");
+    json_begin_object(&o, NULL);
+    json_put_int(&o, "index", t->index);
+    json_put_string(&o, "prompt", t->prompt);
+    json_put_string(&o, "text", str_text(&text));
+    json_put_string(&o, "stopped", t->stopped);
+    json_put_int(&o, "prompt_tokens", t->counts.prompt);
+    json_put_int(&o, "new_tokens", t->counts.written);
+    json_end_object(&o);
+    int rc = puts(str_text(&s)) < 0 ? err_set(e, ERR_IO, "standard output cannot be written") : OK;
+    str_free(&s);
+    str_free(&text);
+    return rc;
+}
+
+/* A line of JSON for each prompt of a file. */
+static int generate_many(const struct request *q, struct model_at_work *m, struct err *e)
+{
+    struct write_many_options many = {.path = q->prompts,
+                                      .template = q->template,
+                                      .max_tokens = q->max_tokens,
+                                      .sample = q->spec,
+                                      .before = q->before,
+                                      .stop = (const char *const *)&q->stop,
+                                      .n_stop = q->stop != NULL};
+    return write_many(m->decoding, m->tokenizer, &many, print_one, NULL, e);
+}
+
+static void say_end(const struct request *q, const struct generator *g, const struct generate_result *r)
+{
+    if (log_is_terminal())
+        log_info("%lld prompt tokens in %.2f s, %lld new ones at %.1f tokens/s (%s)", (long long)r->prompt_tokens,
+                 r->prompt_s, (long long)r->tokens, r->tokens_s > 0 ? (double)r->tokens / r->tokens_s : 0, r->stopped);
+    if (!strcmp(r->stopped, "cache full"))
+        log_warn("stopped after %lld of %lld new tokens: with the prompt these are the %lld positions that the model "
+                 "has",
+                 (long long)r->tokens, (long long)q->max_tokens, (long long)generator_room(g));
+}
+
+/* As training sees it with data.image as it is by default. */
+static int see_picture(const struct request *q, struct generator *g, const struct model_config *m, struct err *e)
+{
+    const struct vision_config *v = &m->vision;
+    struct media_limits limits = media_limits_usual();
+    struct view_rule rule = {.size = v->image_size,
+                             .channels = (int)v->channels,
+                             .crop = CROP_CENTER,
+                             .filter = RESIZE_BICUBIC,
+                             .resize = v->image_size};
+    struct image image;
+    char *bytes;
+    size_t n;
+    for (int i = 0; i < VIEW_CHANNELS; i++) rule.mean[i] = rule.std[i] = 0.5;
+    if (!model_looks(m))
+        return err_set(e, ERR_REQUEST, "--image: this model sees no pictures (model.family: llava does)");
+    if (v->channels != 1 && v->channels != VIEW_CHANNELS)
+        return err_set(e, ERR_REQUEST, "--image: the model wants %lld values of a pixel; files have 1 or 3",
+                       (long long)v->channels);
+    int rc = fs_read_all(q->image, IMAGE_MAX, &bytes, &n, e);
+    if (rc) return rc;
+    rc = media_image(&image, bytes, n, 0, &limits, e);
+    if (rc) err_prefix(e, "%s", q->image);
+    xfree(bytes);
+    if (rc) return rc;
+    float *pixels = xmalloc(to_size(v->channels * v->image_size * v->image_size) * sizeof *pixels);
+    view_values(&rule, &image, 0, 0, pixels);
+    image_free(&image);
+    rc = generator_see(g, pixels, 1, e);
+    xfree(pixels);
+    return rc;
+}
+
+static int generate_one(const struct request *q, struct model_at_work *m, struct err *e)
+{
+    struct generator *g;
+    struct generate_result r;
+    struct str text = {0};
+    int rc = generator_on(&g, m->decoding, e);
+    if (rc) return rc;
+    if (q->image && (rc = see_picture(q, g, decoding_model(m->decoding), e))) {
+        generator_free(g);
+        return rc;
+    }
+    if (!q->json) fputs(q->text, stdout);
+    rc = generate(g, m->tokenizer, q->text, q->max_tokens, &q->spec, emit, q->json ? &text : NULL, &r, e);
+    if (!q->json) fputc('\n', stdout);
+    else if (!rc) print_json(q, q->text, &text, &r);
+    if (!rc) say_end(q, g, &r);
+    generator_free(g);
+    str_free(&text);
+    return rc;
+}
+
+static int write_text(void *ctx, struct model_at_work *m, struct err *e)
+{
+    const struct request *q = ctx;
+    return q->prompts ? generate_many(q, m, e) : generate_one(q, m, e);
+}
+
 int cmd_generate(int argc, char **argv)
 {
     struct request q;
     struct cli_ignore ignore;
     int rc;
     if (!parse(argc, argv, &q, &rc)) return rc;
-    cli_ignore_init(&ignore, q.ignore);
+    if ((rc = cli_model_ranks_check("generate", &q.ranks, false))) return rc;
     struct err e = {0};
-    struct weights *w = NULL;
-    struct tokenizer *t = NULL;
-    struct device *d = NULL;
-    struct generator *g = NULL;
-    struct generate_result r;
-    struct str text = {0};
-    char *prompt = NULL;
+    bool speaks = true;
     if (q.threads > thread_n_cores())
         log_warn("--threads: %lld threads on the %d cores that this process may use take turns, which is slower than "
                  "fewer",
                  (long long)q.threads, thread_n_cores());
-    int threads = q.threads ? (int)q.threads : thread_n_cores();
-    rc = weights_open_ignoring(&w, q.checkpoint, &ignore.list, &e);
-    if (!rc && q.ema) rc = weights_average(w, &e);
-    if (!rc) rc = q.tokenizer ? tokenizer_open(&t, q.tokenizer, &e) : source_tokenizer(w, &t, &e);
-    if (!rc) rc = read_prompt(&q, &prompt, &e);
-    if (!rc) rc = device_cpu_new(&d, threads, &e);
-    if (!rc) rc = generator_new(&g, w, d, threads, (int64_t)strlen(prompt) + q.max_tokens + 1, cli_dtype(q.dtype), &e);
-    if (!rc) {
-        if (!q.json) fputs(prompt, stdout);
-        rc = generate(g, t, prompt, q.max_tokens, &q.spec, emit, q.json ? &text : NULL, &r, &e);
-        if (!q.json) fputc('\n', stdout);
-        else if (!rc) print_json(&q, prompt, &text, &r);
+    cli_ignore_init(&ignore, q.ignore);
+    struct model_job j = {.path = q.checkpoint,
+                          .tokenizer = q.tokenizer,
+                          .adapter = q.adapter,
+                          .ema = q.ema,
+                          .ignore = &ignore.list,
+                          .threads = (int)q.threads,
+                          .options = {.dtype = cli_dtype(q.dtype)},
+                          .lead = write_text,
+                          .ctx = &q};
+    cli_model_ranks_put(&q.ranks, &j);
+    if (q.prompts) {
+        j.options.sequences = q.batch ? q.batch : 16;
+        j.options.rows = j.options.sequences > 256 ? j.options.sequences : 256;
+    } else {
+        rc = read_prompt(&q, &q.text, &e);
+        j.options.reuse_not = "one text";
+        if (!rc && !q.image) j.options.positions = (int64_t)strlen(q.text) + q.max_tokens + 1;
     }
-    if (!rc && log_is_terminal())
-        log_info("%lld prompt tokens in %.2f s, %lld new ones at %.1f tokens/s (%s)", (long long)r.prompt_tokens,
-                 r.prompt_s, (long long)r.tokens, r.tokens_s > 0 ? (double)r.tokens / r.tokens_s : 0, r.stopped);
-    if (!rc && !strcmp(r.stopped, "cache full"))
-        log_warn("stopped after %lld of %lld new tokens: with the prompt these are the %lld positions that the model "
-                 "has",
-                 (long long)r.tokens, (long long)q.max_tokens, (long long)generator_room(g));
-    generator_free(g);
-    if (d) device_free(d);
-    tokenizer_free(t);
-    weights_close(w);
+    if (!rc) rc = model_job_run(&j, &speaks, &e);
     cli_ignore_fini(&ignore);
-    str_free(&text);
-    xfree(prompt);
-    return rc ? cli_fail(&e) : 0;
+    xfree(q.text);
+    return !rc ? 0 : speaks ? cli_fail(&e) : err_exit_status(e.code);
 }

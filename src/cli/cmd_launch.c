@@ -36,7 +36,7 @@ static const struct cli_table table = {
         "job, which\n"
         "saves and stops, and is not started again.\n"
         "Status: 0 done; 2 the request was wrong; 75 stopped by a signal before the last step (start it again; Slurm:\n"
-        "RequeueExit=75); 1 given up; 126, 127 there is no such command.\n",
+        "RequeueExit=75); 1 given up, or failed after a signal; 126, 127 there is no such command.\n",
     CLI_OPTIONS(options),
     CLI_WORDS(words),
 };

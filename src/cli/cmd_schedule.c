@@ -38,6 +38,15 @@ static const char *read_cost(void *into, const char *value)
     return c->f + c->b + c->w > 0 ? NULL : "one of F, B, W to be more than 0";
 }
 
+static const char *read_update(void *into, const char *value)
+{
+    double *update = &((struct options *)into)->cost.update;
+    char *end;
+    *update = strtod(value, &end);
+    bool fits = end != value && !*end && isfinite(*update) && *update >= 0 && *update <= 1e12;
+    return fits ? NULL : "a time of 0 or more, such as 0.5";
+}
+
 static void tell_kinds(struct str *out)
 {
     str_puts(out, "\nKINDS\n");
@@ -57,6 +66,8 @@ static const struct cli_option options[] = {
     {"--cost", "F,B,W,COMM", CLI_OWN, .read = read_cost,
      .help = "time of a rank's forward, backward for inputs, backward for weights, and of a message\n"
              "(default 1,1,1,0); B and W fused take B + W"},
+    {"--update-cost", "T", CLI_OWN, .read = read_update,
+     .help = "time of a rank's UPDATE, once a step, where there is one (--zero; default 0)"},
     {"--stage-cost", "W,W,...", CLI_TEXT, AT(stage_cost),
      .help = "how dear each stage is beside the mean one, a number per stage (default: all 1)"},
     {"--zero", "Z", CLI_CHOICE, AT(zero), .choices = "0|1|2|3",
@@ -86,7 +97,7 @@ static const struct cli_table table = {
 static bool read_options(int argc, char **argv, struct options *o, int *status)
 {
     const char *wrong = NULL;
-    *o = (struct options){.cost = {1, 1, 1, 0, NULL, NULL}};
+    *o = (struct options){.cost = {1, 1, 1, 0, NULL, NULL, 0}};
     if (!cli_read(&table, argc, argv, o, status)) return false;
     if (o->text && o->json) wrong = "--text and --json: choose one";
     if (o->read && (o->kind || o->stages || o->microbatches || o->chunks || o->round))

@@ -35,7 +35,8 @@ static const struct cli_table table = {
              "within seconds, with status 128 + the signal's number. So does a second SIGINT or SIGTERM, more than a "
              "second\n"
              "after the first: at once, without saving. When nobody reads stderr any more (| head), the run goes on;\n"
-             "metrics.jsonl has it all.\n"
+             "metrics.jsonl has it all. SIGQUIT (Ctrl-\\): the stacks of all threads are written into run.dir, and the "
+             "run goes on.\n"
              "Status: 0 done, or stopped and saved; 2 the request was wrong; 1 it failed while running.\n",
     CLI_OPTIONS(options),
     CLI_WORDS(words),
@@ -48,7 +49,10 @@ static void say_end(const struct trainer_result *r)
 {
     char rate[32], time[32], valid[48] = "";
     if (isfinite(r->valid_loss)) snprintf(valid, sizeof valid, ", validation loss %.4f", r->valid_loss);
-    log_info("%s after step %lld of %lld, loss %.4f%s, %s %s/s, %s; checkpoint %s", r->stopped ? "stopped" : "done",
+    log_info("%s after step %lld of %lld, loss %.4f%s, %s %s/s, %s; checkpoint %s",
+             r->stopped ? "stopped"
+             : r->early ? "stopped early"
+                        : "done",
              (long long)r->steps, (long long)r->wanted, r->loss, valid,
              str_count(rate, r->tokens_per_s / (r->places ? (double)r->places : 1)), r->places ? "pictures" : "tok",
              str_duration(time, r->seconds), r->checkpoint);
@@ -72,7 +76,10 @@ int cmd_train(int argc, char **argv)
         log_info("stopped before the first step; nothing is lost");
         return 128 + r.signal;
     }
-    if (r.first_step == r.steps)
+    if (r.first_step == r.steps && r.early)
+        log_info("nothing left to do: evaluations ended the run after step %lld (run.stop_early; %s)",
+                 (long long)r.steps, r.checkpoint);
+    else if (r.first_step == r.steps)
         log_info("nothing left to do: all %lld steps are done (%s)", (long long)r.steps, r.checkpoint);
     else say_end(&r);
     return 0;

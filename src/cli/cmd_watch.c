@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "cli/cli.h"
 #include "run/pulse.h"
 
@@ -108,6 +109,17 @@ static void failures(const struct pulse *p, struct str *out)
     }
 }
 
+static void stacks(const struct pulse *p, struct str *out)
+{
+    char where[PULSE_TEXT], cause[PULSE_TEXT];
+    if (!p->stacks[0]) return;
+    snprintf(where, sizeof where, "%s", p->stacks);
+    snprintf(cause, sizeof cause, "%s", p->stacks_cause);
+    plain(where);
+    plain(cause);
+    str_printf(out, "stacks      %s: %.300s\n", where, cause);
+}
+
 static void screen(const struct pulse *p, struct str *out)
 {
     char a[32], b[32], dir[200], host[80];
@@ -140,6 +152,7 @@ static void screen(const struct pulse *p, struct str *out)
     if (p->saved >= 0) str_printf(out, "\ncheckpoint  of step %lld\n", (long long)p->saved);
     else str_puts(out, "\ncheckpoint  none\n");
     failures(p, out);
+    stacks(p, out);
 }
 
 static bool over(const struct pulse *p) { return p->state == PULSE_STOPPED || p->state == PULSE_FINISHED; }
@@ -149,8 +162,18 @@ static int watch(struct pulse *p, const struct request *q, struct err *e)
     const char *term = getenv("TERM");
     bool terminal = isatty(STDOUT_FILENO) && term && strcmp(term, "dumb");
     struct str out = {0}, before = {0};
+    char told[PULSE_TEXT] = ""; /* of stacks, in plain lines */
     int lines = 0, rc;
-    while (!(rc = pulse_look(p, e))) {
+    bool cut = false; /* the files cannot be read just now: a file system over a network comes back */
+    while (!(rc = pulse_look(p, e)) || (rc == ERR_IO && !q->once)) {
+        if (rc) {
+            if (!cut) log_warn("%s; it is looked for again", e->text);
+            cut = true;
+            lines = 0;
+            clock_sleep_s(q->every);
+            continue;
+        }
+        cut = false;
         str_clear(&out);
         if (terminal && !q->once && lines) str_printf(&out, "\033[%dA\033[J", lines);
         size_t begin = out.n;
@@ -163,6 +186,11 @@ static int watch(struct pulse *p, const struct request *q, struct err *e)
             str_add(&before, out.p, out.n);
         }
         if (!terminal && !q->once && over(p)) failures(p, &out);
+        if (!terminal && !q->once && strcmp(told, p->stacks_cause)) {
+            stacks(p, &out);
+            snprintf(told, sizeof told, "%s", p->stacks_cause);
+            news = true;
+        }
         if (news && (fwrite(out.p, 1, out.n, stdout) != out.n || fflush(stdout))) break; /* nobody reads any more */
         if (q->once || over(p)) break;
         clock_sleep_s(q->every);

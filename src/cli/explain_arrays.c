@@ -31,6 +31,7 @@ void explain_arrays(const struct explain *x, struct str *out)
         put_groups(out, a->row.groups);
         if (a->row.block == ARRAY_TENSOR) str_printf(out, ", %lld each", (long long)a->row.each);
         if (a->row.block == ARRAY_FACTORS) str_puts(out, ", one per row and column");
+        if (a->row.block == ARRAY_GROUPS) str_puts(out, ", one per group of scales");
         if (a->row.block == ARRAY_ROW_BLOCK) str_printf(out, ", one per %lld of a row", (long long)a->row.each);
         str_putc(out, '\n');
     }

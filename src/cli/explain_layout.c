@@ -17,10 +17,16 @@ static int longest_name(const struct param_table *t)
     return most;
 }
 
+static const char *const init_names[INIT_N] = {[INIT_ZEROS] = "zeros",
+                                               [INIT_ONES] = "ones",
+                                               [INIT_NORMAL] = "normal",
+                                               [INIT_DECAY] = "decay",
+                                               [INIT_STEP] = "step"};
+
 static void print_init(char out[32], const struct param *p)
 {
     if (p->init == INIT_NORMAL) snprintf(out, 32, "N %.3g", p->std);
-    else snprintf(out, 32, "%s", p->init == INIT_ONES ? "ones" : "zeros");
+    else snprintf(out, 32, "%s", init_names[p->init]);
 }
 
 /* What follows from a layout for all ranks, from the sizes of its axes: the ranks that hold something, those of them
@@ -99,6 +105,15 @@ static void put_list(const char *what, const bool *in, int n, bool owned, struct
     str_puts(out, ")");
 }
 
+/* Elements that this rank's optimizer steps. */
+static int64_t updated(const struct explain *x)
+{
+    const struct units *u = &x->g->store.units;
+    int64_t n = 0;
+    for (int i = 0; i < u->table->n; i++) n += u->table->p[i].frozen ? 0 : u->piece[i].n;
+    return n;
+}
+
 static void describe(const struct explain *x, const struct param *p, struct str *out)
 {
     const struct layout *l = &p->layout;
@@ -125,7 +140,8 @@ static void describe(const struct explain *x, const struct param *p, struct str 
     str_printf(out, ", in %d part%s; ", to.holders / to.copies, to.holders == to.copies ? "" : "s");
     snprintf(what, sizeof what, "one part by %d", to.copies);
     put_list(what, same, n, owned, out);
-    str_printf(out, ", stepped in %d piece%s; counted and saved by ", to.pieces, to.pieces == 1 ? "" : "s");
+    if (p->frozen) str_puts(out, ", frozen; saved by ");
+    else str_printf(out, ", stepped in %d piece%s; counted and saved by ", to.pieces, to.pieces == 1 ? "" : "s");
     snprintf(what, sizeof what, "%d", to.counts);
     put_list(what, saves, n, owned, out);
     xfree(holds);
@@ -283,7 +299,7 @@ int explain_layout(const struct explain *x, struct str *out, struct err *e)
     str_printf(&legend,
                "\n%d parameters, %" PRId64 " elements; rank 0 computes with %" PRId64
                " of them, and its optimizer updates %" PRId64 "\n",
-               t->n, t->numel, t->held, x->g->store.units.shard_numel);
+               t->n, t->numel, t->held, updated(x));
     print_letters(t, x->full ? ~0u : explain_axes(x), &legend);
     if (x->full) print_marks(&legend);
     explain_lines_wrap(str_text(&legend), EXPLAIN_COLUMNS, 10, out);
@@ -342,6 +358,6 @@ int explain_layout_json(const struct explain *x, struct json_out *o, struct err 
     json_end_array(o);
     json_put_int(o, "elements", t->numel);
     json_put_int(o, "held_elements", t->held);
-    json_put_int(o, "updated_elements", x->g->store.units.shard_numel);
+    json_put_int(o, "updated_elements", updated(x));
     return OK;
 }

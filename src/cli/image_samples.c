@@ -157,15 +157,14 @@ int image_samples_inspect(const struct inspect_request *q, const struct config *
 
 /* ---- ledger ---- */
 
-static void tell_sources(const struct config *c, const struct dataset *d, int64_t k, struct json_out *j)
+static void tell_sources(const struct dataset *d, int64_t k, struct json_out *j)
 {
-    const struct config_source *items = c->data.train.items;
     if (j) json_begin_array(j, "sources");
     else printf("used before:\n");
     for (int i = 0; i < dataset_n_sources(d); i++) {
         double epochs;
         int64_t samples = dataset_used(d, k, i, &epochs);
-        char *path = remote_hidden(items[i].path);
+        const char *path = dataset_source_name(d, i);
         if (!j) {
             printf("  %s: %lld samples, %.4f epochs\n", path, (long long)samples, epochs);
         } else {
@@ -175,12 +174,12 @@ static void tell_sources(const struct config *c, const struct dataset *d, int64_
             json_put_real_digits(j, "epochs", epochs, 6);
             json_end_object(j);
         }
-        xfree(path);
     }
     if (j) json_end_array(j);
 }
 
-int image_samples_ledger(const struct config *c, const struct dataset *d, int64_t step, bool json, struct err *e)
+int image_samples_ledger(const struct config *c, const struct dataset *d, int64_t step, const char *left_out, bool json,
+                         struct err *e)
 {
     int64_t global = c->batch.global, first = (step - 1) * global;
     struct str text = {0};
@@ -189,8 +188,10 @@ int image_samples_ledger(const struct config *c, const struct dataset *d, int64_
     if (json) {
         json_begin_document(&j, "data-ledger", 1);
         json_put_int(&j, "step", step);
+        data_tell_left_out(c, left_out, &j);
         json_begin_array(&j, "samples");
     } else {
+        data_tell_left_out(c, left_out, NULL);
         printf("step %lld: samples %lld to %lld of the order\n", (long long)step, (long long)first,
                (long long)(first + global - 1));
     }
@@ -214,7 +215,7 @@ int image_samples_ledger(const struct config *c, const struct dataset *d, int64_
         str_free(&s.key);
     }
     if (!code && json) json_end_array(&j);
-    if (!code) tell_sources(c, d, first, json ? &j : NULL);
+    if (!code) tell_sources(d, first, json ? &j : NULL);
     if (!code && json) {
         json_end_object(&j);
         data_print_json(&text);

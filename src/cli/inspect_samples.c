@@ -106,6 +106,7 @@ static void title_of(const struct dataset *d, int64_t k, struct str *out)
     str_clear(out);
     str_printf(out, "sample %lld: %s, epoch %lld", (long long)k, f->made_from ? f->made_from : f->path,
                (long long)epoch);
+    if (dataset_has_pairs(d)) str_puts(out, k % 2 ? ", rejected" : ", chosen");
     if (sample >= 0) str_printf(out, ", sample %lld of %lld", (long long)sample, (long long)dataset_cuts(d, source)->n);
     else str_puts(out, ", empty: it fills the epoch's last group");
 }
@@ -152,7 +153,7 @@ int inspect_step(const struct inspect_request *q, struct err *e)
         code = err_set(e, ERR_REQUEST, "%s: data.train: is required: what is trained on is shown", q->what);
     if (!code && (code = datasets_open(&d, &c, &c.data.train, t, NULL, e)))
         err_prefix(e, "%s: data.train", conf_where(f, "data.train"));
-    if (!code && dataset_pixels(d)) code = image_samples_inspect(q, &c, d, e);
+    if (!code && dataset_sees(d)) code = image_samples_inspect(q, &c, d, e);
     else if (!code) code = show_step(q, &c, d, t, e);
     dataset_close(d);
     tokenizer_free(t);

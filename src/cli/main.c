@@ -13,7 +13,9 @@
 static const struct cli_command commands[] = {
     {"train", cmd_train, "CONFIG [-n RANKS] [key=value ...]", "train a model"},
     {"launch", cmd_launch, "[--restarts K] -- COMMAND", "start a training job again when it dies"},
+    {"eval", cmd_eval, "MODEL --tasks FILE [...]", "score a model by the records of a file"},
     {"generate", cmd_generate, "CHECKPOINT --prompt TEXT [...]", "continue a text"},
+    {"serve", cmd_serve, "MODEL [--port P] [...]", "answer OpenAI's API for completions and chat"},
     {"data", cmd_data, "tokenize|clean|dedup|inspect|ledger|... ...", "prepare and look at data"},
     {"plan", cmd_plan, "CONFIG [--json] [key=value ...]", "memory and work of a config, without running it"},
     {"verify", cmd_verify, "CONFIG [-n RANKS] [--json] [key=value ...]", "prove that every layout equals one rank"},

@@ -156,6 +156,16 @@ bool board_died(struct board *b, int row, int64_t *pid)
     return dead || (visible && ended(*pid));
 }
 
+int64_t board_process(struct board *b, int row)
+{
+    struct board_row *r = &b->row[row];
+    lock(&r->lock);
+    bool visible = r->pid != 0 && r->pid_space != 0 && r->pid_space == pid_space();
+    int64_t pid = visible ? r->pid : 0;
+    unlock(&r->lock);
+    return pid;
+}
+
 void board_beat(struct board *b, int row)
 {
     atomic_store_explicit(&b->row[row].beat_ns, (long long)(1e9 * clock_now_s()), memory_order_relaxed);

@@ -67,6 +67,7 @@ struct board {
     atomic_int failed; /* the cause is there */
     atomic_int told;   /* mpi: somebody prints it, has printed it */
     atomic_int kept;   /* and the recorder is on disk, where that was asked for */
+    atomic_int late;   /* config.late is asked by some rank, has answered yes (stalls.c) */
     _Alignas(64) atomic_int lock;
     int32_t n_rows, cause_rank;
     double failed_s; /* clock_now_s() */
@@ -83,12 +84,13 @@ void board_leave(struct board *b, int row);
 void board_die(struct board *b, int row); /* a thread that is no rank any more */
 bool board_left(struct board *b, int row);
 bool board_died(struct board *b, int row, int64_t *pid); /* its process is no more, or it is a dead thread */
+int64_t board_process(struct board *b, int row);         /* 0: none that is visible from here */
 /* The rank waits for others and looks around while it does; a rank that computes, hangs or is stopped has no fresh
  * beat. */
 void board_beat(struct board *b, int row);
 bool board_waits(struct board *b, int row, double within_s);
 /* "last finished all_reduce #11 'x' 0.61 s ago; has begun nothing since"; out holds 700 chars. */
-#define BOARD_TEXT 700
+#define BOARD_TEXT COMM_DOING
 char *board_doing(struct board *b, int row, char out[BOARD_TEXT]);
 /* The newest operation that the row is in, of this group if there is one; desc->seq 0: none. */
 void board_running(struct board *b, int row, const char *group, struct desc *out);

@@ -69,11 +69,16 @@ struct comm_config {
     const char *algorithm;       /* NULL: by the table; a name: wherever that algorithm has the operation */
     const char *table;           /* text of comm/table.h; NULL: the one this program was measured with */
     const char *dump_dir;        /* the flight recorder goes here when something fails; NULL: nowhere */
-    double link_GBps;            /* pretend that what a rank sends passes a link this fast: an operation is done no
-                                    earlier, without using a core. For measuring overlap on one machine; 0: none */
-    double link_latency_s;       /* and that each operation waits so long in it */
-    bool staged;                 /* processes of a host copy through stages even where they could see each other's
-                                    buffers. For tests and for measuring */
+    /* Asked again and again, by the first rank of a host that has waited too long, before it names who is late: false:
+     * something is still being written about it (for five seconds at most; meanwhile the rank goes on to answer others,
+     * and a rank that comes after all is forgiven). Must not wait. NULL: nobody asks. Any rank's thread. */
+    bool (*late)(void *ctx, const char *what);
+    void *late_ctx;
+    double link_GBps;      /* pretend that what a rank sends passes a link this fast: an operation is done no
+                              earlier, without using a core. For measuring overlap on one machine; 0: none */
+    double link_latency_s; /* and that each operation waits so long in it */
+    bool staged;           /* processes of a host copy through stages even where they could see each other's
+                              buffers. For tests and for measuring */
     /* A drill: shown every message from another host before it is compared, on the rank that received it, and may
      * change it. NULL: nothing is. Called by whoever moves bytes, of several ranks at once. */
     void (*tamper)(void *ctx, int rank, int from, const char *what, void *p, size_t bytes);
@@ -243,6 +248,12 @@ void comm_sync(struct comm *c); /* everything enqueued on c so far */
 /* 0, or the sticky error of this rank's world. ERR_LOST: a rank is no more, and the text says which one and who waited
  * for it in what. Local. */
 int comm_status(struct comm *c, struct err *e);
+/* What ranks are doing whose state is visible from here (those of this host): how many there are; and of the i-th its
+ * rank and what it waits for, COMM_DOING chars. Returns its process; 0: one of this process's threads, or none that is
+ * visible. Local; any thread. */
+enum { COMM_DOING = 700 };
+int comm_seen(const struct comm *world);
+int64_t comm_seen_doing(struct comm *world, int i, int *rank, char *out);
 double comm_failed_s(const struct comm *c); /* clock_now_s() when it was found, here; 0: all is well. Local. */
 /* This very rank is the one that died (config.dies, threads). Local. */
 bool comm_died(const struct comm *c);

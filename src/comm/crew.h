@@ -34,9 +34,10 @@ typedef int crew_fn(struct crew *c, void *arg, struct err *e);
 int crew_run_local(int n, crew_fn *fn, void *arg, struct err *e);
 
 /* The processes of a launcher. ERR_REQUEST, on all: the MPI library does not go on without its dead, or was not asked
- * to. *rank: of this process, in any case. crew_close ends MPI. Collective(all processes). */
+ * to. *rank: of this process, in any case. crew_close ends MPI; where the library
+ * does not come to its end after deaths, the process ends with that status. Collective(all processes). */
 int crew_open_mpi(struct crew **out, int *rank, struct err *e);
-void crew_close(struct crew *c);
+void crew_close(struct crew *c, int status);
 
 int crew_size(const struct crew *c);  /* alive, as far as all know */
 int crew_began(const struct crew *c); /* members when the job began */

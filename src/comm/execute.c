@@ -235,7 +235,7 @@ static bool op_work(struct comm *c, struct op *o)
     case OP_QUEUED:
         o->begun_s = o->met_s = clock_now_s();
         o->begun_away_s = c->w->away_s;
-        o->left_s = 0;
+        o->left_s = o->found_s = 0;
         board_mark(c->w->board, c->w->row, o->record, RECORD_RUNNING);
         sums_make(c, o);
         o->stage = o->coll.op == COMM_EXCHANGE ? OP_RUN : c->meet ? OP_ENTER : c->w->cfg.check ? OP_COMPARE : OP_RUN;

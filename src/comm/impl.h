@@ -72,7 +72,7 @@ struct transport_ops {
     bool (*behind)(struct comm *c, int rank); /* a rank of a shared operation holds up this one; NULL: cannot be */
     /* Compares descriptors of a group that shares no memory, where the config asks: true when done. */
     bool (*compare)(struct comm *c, struct op *o);
-    /* Where ranks cannot look at each other's row: asks all of c what they are in, waits a second for answers; and
+    /* Where ranks cannot look at each other's row: asks all of c what they are in, waits seconds for answers; and
      * answers such questions, on a rank that waits. NULL: rows are always visible. */
     void (*roll)(struct comm *c, struct desc *of, bool *here);
     void (*answer)(struct world *w);
@@ -111,6 +111,7 @@ struct op {
     int tries;                     /* shared: how often it was asked to go on */
     int64_t record;                /* on the board */
     double begun_s, begun_away_s;  /* the clock, and the world's away_s then */
+    double found_s;                /* how long it had waited when that was found too long; 0: it was not */
     double left_s;                 /* since when a rank that it waits for is known to have left; 0: none has */
     double link_s, met_s, ready_s; /* time on the pretended link, since when it may run, when it is over */
     double through_s;              /* when the bytes were through without it */
@@ -222,6 +223,8 @@ struct world {
     double looked_s;       /* the rank's thread: when it last asked who is late */
     double away_s, back_s, gone_s; /* who asks: not running for so long in all; since when it is back, after how long */
     double patience_s;             /* comm_patience */
+    double late_s, late_seen_s;    /* late_may: when this rank asked first, and last */
+    bool asks_late;                /* it is the one that asks config.late */
     double waited_s;               /* the rank's own thread, in waits for any communicator */
     double link_free_s;            /* engine: when the pretended link has sent what it was given */
     bool spin;                     /* the ranks that share this one's cores have one each */
@@ -261,6 +264,7 @@ void engine_call(struct world *w, void (*fn)(void *), void *arg);
 void engine_submit(struct comm *c, int64_t ticket); /* its operation is pending already */
 void engine_wait(struct comm *c, int64_t ticket);
 bool engine_poll(struct world *w); /* true: something moved */
+void engine_past(struct world *w); /* after a failure: the world's thread is in the middle of no operation any more */
 /* The rank's thread waits for others: says so on the board and asks who is late, now and then. */
 void engine_look(struct world *w);
 static inline bool op_done(struct comm *c, int64_t ticket)
@@ -277,6 +281,9 @@ void watch_tell(struct comm *c, int64_t last);
 /* stalls.c: looks for operations that wait too long, or for a rank that has left; reports with world_fail. `away` is
  * what this rank's wait has seen since it last asked, and is taken. */
 void late_look(struct world *w, struct away *away);
+/* A rank that has waited too long for `what` may say so (config.late); false: ask again soon. Any thread of the rank.
+ */
+bool late_may(struct world *w, const char *what);
 
 /* select.c */
 /* Writes the program into p. */

@@ -17,6 +17,7 @@
 #if defined(OPEN_MPI) && OMPI_MAJOR_VERSION >= 5
 #include <mpi-ext.h>
 #endif
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -230,7 +231,10 @@ static int crew_mpi_world(struct crew *c, const struct comm_config *cfg, struct 
     m->train = MPI_COMM_NULL;
     bool split = MPI_Comm_split(m->alive, color, seat, &m->train) == MPI_SUCCESS;
     if (!split) MPIX_Comm_revoke(m->alive);
-    if (!all_agree(m->alive, split)) return call_lost(e, "the others were gathered");
+    if (!all_agree(m->alive, split)) {
+        m->train = MPI_COMM_NULL; /* some have half of it: whoever revokes it, or hears of that, ends in the library */
+        return call_lost(e, "the others were gathered");
+    }
     if (m->train != MPI_COMM_NULL) {
         MPI_Comm_set_errhandler(m->train, MPI_ERRORS_RETURN);
         rc = comm_config_check(cfg, e);
@@ -255,7 +259,9 @@ static void crew_mpi_wait(struct crew *c)
     }
 }
 
-/* What members know, of the first that knows more than that others know. */
+/* What members know, of the first that knows more than that others know. Who finds another one gone here revokes
+ * `next`, and Open MPI (5.0.11) ends with a segmentation fault in a process that hears of a revocation of what it is
+ * still about to make: so nobody comes here before all are back from making it. */
 static bool share_cause(struct crew *c, MPI_Comm next, int n)
 {
     char *all = xcalloc((size_t)n, CREW_CAUSE);
@@ -271,6 +277,24 @@ static bool share_cause(struct crew *c, MPI_Comm next, int n)
     return ok;
 }
 
+#define SETTLED_S 0.2
+
+/* Waits until this process has heard of no other death for a while. Open MPI (5.0.11) ends with a segmentation fault in
+ * a process that hears of one while it makes the communicator of those that are left, if the dead one was still counted
+ * among them (it gives up what the half-made one has, which is nothing yet): a host's processes die within some
+ * milliseconds of each other, and whoever began at the first would be in the midst of it at the second. */
+static void settle(MPI_Comm alive)
+{
+    int there, known = list_dead(alive, NULL);
+    for (double since = clock_now_s(); clock_now_s() - since < SETTLED_S; clock_sleep_s(NAP_S)) {
+        MPI_Iprobe(MPI_ANY_SOURCE, 0, alive, &there, MPI_STATUS_IGNORE); /* the library gets on */
+        int dead = list_dead(alive, NULL);
+        if (dead == known) continue;
+        known = dead;
+        since = clock_now_s();
+    }
+}
+
 /* `alive` becomes that of those that are left. */
 static int shrink(struct crew *c, bool *gone, struct err *e)
 {
@@ -278,9 +302,11 @@ static int shrink(struct crew *c, bool *gone, struct err *e)
     MPI_Group was, is;
     MPI_Comm next;
     int n, *at, *member;
+    settle(m->alive);
     int rc = mpi_failed(MPIX_Comm_shrink(m->alive, &next), e, "shrinking to the ranks that are left");
     if (rc) return rc;
     MPI_Comm_set_errhandler(next, MPI_ERRORS_RETURN);
+    (void)all_agree(next, true); /* all are back: see share_cause */
     MPI_Comm_group(m->alive, &was);
     MPI_Comm_group(next, &is);
     MPI_Comm_size(next, &n);
@@ -387,14 +413,30 @@ int crew_open_mpi(struct crew **out, int *rank, struct err *e)
     return ERR_LOST;
 }
 
-void crew_close(struct crew *c)
+#define FINALIZE_S 20.0
+
+/* Where many have died Open MPI (5.0.11) waits in MPI_Finalize for ever. All is done and closed by now. */
+static void *end_anyway(void *status)
+{
+    clock_sleep_s(FINALIZE_S);
+    log_or_drop(LOG_WARN, "the MPI library does not come to its end (MPI_Finalize) after ranks have died: this process "
+                          "ends without it");
+    fflush(stdout);
+    _exit(*(int *)status);
+}
+
+void crew_close(struct crew *c, int status)
 {
     if (!c) return;
     struct mpi_crew *m = c->shared;
+    pthread_t guard;
     xfree(m->member);
     xfree(m);
     crew_free(c);
+    bool guarded = pthread_create(&guard, NULL, end_anyway, &status) == 0;
     MPI_Finalize();
+    if (guarded) pthread_cancel(guard);
+    if (guarded) pthread_join(guard, NULL);
 }
 
 #else
@@ -436,6 +478,6 @@ int crew_open_mpi(struct crew **out, int *rank, struct err *e)
         comm_mpi_name());
 }
 
-void crew_close(struct crew *c) { (void)c; }
+void crew_close(struct crew *c, int status) { (void)c, (void)status; }
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cond.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -105,11 +106,18 @@ static bool comm_poll(struct comm *c)
 bool engine_poll(struct world *w)
 {
     bool moved = false;
-    if (board_failed(w->board)) return false;
     pthread_mutex_lock(&w->comms_lock);
-    for (int i = 0; i < w->n_comms; i++) moved |= comm_poll(w->comms[i]);
+    for (int i = 0; i < w->n_comms && !board_failed(w->board); i++) moved |= comm_poll(w->comms[i]);
     pthread_mutex_unlock(&w->comms_lock);
     return moved;
+}
+
+/* After a failure: who holds the lock may be in the middle of an operation whose memory the waiting rank is about to
+ * give up; whoever takes it later does nothing. */
+void engine_past(struct world *w)
+{
+    pthread_mutex_lock(&w->comms_lock);
+    pthread_mutex_unlock(&w->comms_lock);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------------ */
@@ -146,7 +154,7 @@ int engine_start(struct world *w, struct err *e)
     pthread_mutex_init(&w->comms_lock, NULL);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, NULL);
-    pthread_cond_init(&w->woken, NULL);
+    cond_init(&w->woken);
     if (w->cfg.progress != COMM_THREAD) return OK;
     int failed = pthread_create(&w->thread, NULL, engine_main, w);
     if (!failed) return OK;
@@ -239,11 +247,7 @@ static void wait_thread(struct comm *c, int64_t ticket)
         engine_look(w);
         pthread_mutex_lock(&w->lock);
         atomic_store(&w->waiting, 1);
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 10000000;
-        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-        if (!op_done(c, ticket)) pthread_cond_timedwait(&w->woken, &w->lock, &until);
+        if (!op_done(c, ticket)) cond_wait_s(&w->woken, &w->lock, 10e-3);
         atomic_store(&w->waiting, 0);
         pthread_mutex_unlock(&w->lock);
     }

@@ -191,6 +191,35 @@ static bool under_way(const struct comm *c, struct op *o, double now)
     return now - o->left_s < (most_s < LEFT_MOMENT_S ? most_s : LEFT_MOMENT_S);
 }
 
+enum { LATE_UNASKED, LATE_ASKED, LATE_TOLD };
+#define LATE_MOST_S 5.0  /* for config.late to be done */
+#define LATE_AGAIN_S 3.0 /* without being asked: what was late has come, and the next hang is another one */
+
+bool late_may(struct world *w, const char *what)
+{
+    struct board *b = w->board;
+    double now = clock_now_s();
+    int none = LATE_UNASKED;
+    if (!w->cfg.late) return true;
+    if (now - w->late_seen_s > LATE_AGAIN_S) { /* a hang that this rank has not asked about */
+        w->late_s = now;
+        if (w->asks_late) atomic_store(&b->late, LATE_UNASKED);
+        w->asks_late = false;
+    }
+    w->late_seen_s = now;
+    if (atomic_compare_exchange_strong(&b->late, &none, LATE_ASKED)) w->asks_late = true;
+    if (w->asks_late && w->cfg.late(w->cfg.late_ctx, what)) atomic_store(&b->late, LATE_TOLD);
+    return atomic_load(&b->late) == LATE_TOLD || now - w->late_s > LATE_MOST_S;
+}
+
+static bool late_may_tell(struct comm *c, const struct finding *f)
+{
+    char text[DESC_TEXT], what[DESC_TEXT + 80];
+    snprintf(what, sizeof what, "rank %d has waited %.2f s for %s", c->w->rank, f->waited_s,
+             desc_print(text, &f->o->desc));
+    return late_may(c->w, what);
+}
+
 static bool comm_check(struct comm *c, double now)
 {
     int64_t last = atomic_load_explicit(&c->submitted, memory_order_acquire);
@@ -205,6 +234,9 @@ static bool comm_check(struct comm *c, double now)
         f.fate = any(c, LEFT) ? LEFT : any(c, DIED) ? DIED : LATE;
         if (f.fate == LATE && !over) continue;
         if (f.fate == LEFT && under_way(c, o, now)) continue;
+        if (f.fate == LATE && o->found_s <= 0) o->found_s = f.waited_s;
+        if (f.fate == LATE && !late_may_tell(c, &f)) return true;
+        if (f.fate == LATE) f.waited_s = o->found_s;
         f.asked = f.fate == LATE && unseen;
         if (f.asked && roll(c, o)) return true;
         if (f.fate == LATE) blame(c, &f);

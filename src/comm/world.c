@@ -90,6 +90,16 @@ int world_row(const struct world *w, int rank)
     return w->row_of ? w->row_of[rank] : w->board->n_rows == w->size ? rank : rank == w->rank ? w->row : -1;
 }
 
+int comm_seen(const struct comm *world) { return world->w->board->n_rows; }
+
+int64_t comm_seen_doing(struct comm *world, int i, int *rank, char *out)
+{
+    struct board *b = world->w->board;
+    *rank = b->row[i].rank;
+    board_doing(b, i, out);
+    return board_process(b, i);
+}
+
 static void dump(struct world *w)
 {
     struct str text = {0}, path = {0};
@@ -119,6 +129,7 @@ static void quiet(void *world)
 
 void world_quiet(struct world *w)
 {
+    engine_past(w);
     if (w->ops->quiet && !w->quieted) engine_call(w, quiet, w);
     w->quieted = true;
     double until = w->blocks ? clock_now_s() + QUIET_S : 0;

@@ -41,10 +41,11 @@ static const char *odd_of_model(const struct config *c, const struct conf *f)
         {"model.head_dim", c->model.head_dim, 256},
         {"model.moe.experts", c->model.moe.experts, 256},
         {"model.moe.ffn", c->model.moe.experts ? c->model.moe.ffn : 0, 16384},
-        {"model.max_positions", c->model.family == MODEL_GPT2 ? c->model.max_positions : 0, 32768},
+        {"model.max_positions",
+         c->model.family == MODEL_GPT2 || c->model.family == MODEL_BERT ? c->model.max_positions : 0, 32768},
         {"model.image_size", model_sees(&c->model) ? c->model.image_size : 0, 1024},
         {"model.channels", model_sees(&c->model) ? c->model.channels : 0, 3},
-        {"model.classes", model_sees(&c->model) ? c->model.classes : 0, 32768},
+        {"model.classes", model_tells(&c->model) ? c->model.classes : 0, 32768},
     };
     return odd_one(parts, sizeof parts / sizeof *parts, f);
 }
@@ -64,13 +65,16 @@ static const char *odd_of_batch(const struct config *c, const struct conf *f)
 static double least_parameters(const struct config *c)
 {
     double h = (double)c->model.hidden, layers = (double)c->model.layers, n = 0;
-    double dense = c->model.moe.experts ? (double)c->model.moe.first_dense : layers,
-           matrices = c->model.family == MODEL_GPT2 || model_sees(&c->model) ? 2 : 3;
-    if (dense > layers) dense = layers;
+    if (model_scans(&c->model)) {
+        double inner = (double)c->model.ssm.heads * (double)c->model.ssm.head_dim;
+        return h * (double)c->model.vocab * (c->model.tie_embeddings ? 1 : 2) + layers * 3 * h * inner;
+    }
+    double dense = layers - (double)model_moe_layers(&c->model),
+           matrices = c->model.family == MODEL_GPT2 || model_both_ways(&c->model) ? 2 : 3;
     if (model_sees(&c->model))
         n += h * ((double)c->model.classes + (double)model_places(&c->model) +
                   (double)c->model.channels * (double)c->model.patch_size * (double)c->model.patch_size);
-    else n += (double)c->model.vocab * h * (c->model.tie_embeddings ? 1 : 2);
+    else n += (double)c->model.vocab * h * (c->model.tie_embeddings || model_tells(&c->model) ? 1 : 2);
     if (!c->model.mla.kv_rank)
         n += layers * h * (double)c->model.head_dim * 2 * ((double)c->model.heads + (double)c->model.kv_heads);
     n += dense * matrices * h * (double)c->model.ffn;
@@ -80,9 +84,11 @@ static double least_parameters(const struct config *c)
 }
 
 /* Each exists at least once among all ranks. */
-static int bytes_each(const struct config *c)
+static double bytes_each(const struct config *c)
 {
     bool narrow = c->precision.recipe != RECIPE_FP32;
+    if (c->adapter.base) return 0.5;
+    if (c->adapter.kind || c->train.only.n || c->train.freeze.n) return narrow ? 2 : 4; /* at least the weights */
     struct optim_config o = config_optim(c);
     int64_t least = optim_bytes(&o, PARAM_MATRICES);
     for (int g = 0; g < PARAM_GROUPS; g++)
@@ -147,8 +153,8 @@ int afford_least(const struct config *c, const struct conf *f, int n, int here, 
     str_bytes(room, (double)l.bytes);
     if (state > (double)l.bytes)
         return conf_error(f, e, odd_of_model(c, f),
-                          "makes a model of at least %.3g parameters; with gradients and optimizer state (%d "
-                          "bytes each) that is at least %s on this host, %s is available (%s); choose less, more "
+                          "makes a model of at least %.3g parameters; with all that is kept of each (%g "
+                          "bytes) that is at least %s on this host, %s is available (%s); choose less, more "
                           "hosts, or " AS_ONE_WISHES,
                           p, bytes_each(c), str_bytes(want, state), room, l.what);
     if (act > (double)l.bytes)

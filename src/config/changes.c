@@ -44,11 +44,24 @@ static const struct rule {
     {"data.group", REFUSED},
     {"data.weights", REFUSED},
     {"data.fim", REFUSED},
+    {"data.mlm", REFUSED},
+    {"data.begin", REFUSED},
     {"data.cache_dir", SILENT},
     {"data.workers", SILENT}, /* any number prepares the same batches */
     {"data.prefetch", SILENT},
     {"data.remote", SILENT},
     {"batch.global", REFUSED},
+    {"adapter", REFUSED},
+    {"adapter.from", SAID}, /* starting values: not used again */
+    {"train", REFUSED},     /* what is not trained has no state to go on from */
+    {"train.grpo", SAID},
+    {"train.grpo.group", REFUSED}, /* which prompts come when */
+    {"train.grpo.updates", REFUSED},
+    {"train.grpo.tell_every", SILENT},
+    {"train.grpo.at_once", SILENT},
+    {"train.grpo.reward_limit_s", SILENT},
+    {"train.grpo.reward_tries", SILENT},
+    {"train.grpo.reward_pause_s", SILENT},
     {"optimizer.name", REFUSED},
     {"optimizer.embeddings.name", REFUSED},
     {"optimizer.vectors.name", REFUSED},
@@ -72,6 +85,8 @@ static const struct rule {
     {"run", SILENT},
     {"run.seed", REFUSED},
     {"run.steps", SAID},
+    {"run.stop_early", SAID}, /* when it ends */
+    {"run.stop_early_delta", SAID},
 };
 
 /* Whole words of a key: "model" fits model and model.layers, not models. */

@@ -17,10 +17,13 @@
 #include "config/config_layout.h"
 #include "config/config_memory.h"
 #include "config/config_offload.h"
+#include "config/config_policy.h"
+#include "config/config_preference.h"
 #include "config/config_recipe.h"
 #include "data/chat.h"
 #include "data/pack.h"
 #include "media/view.h"
+#include "model/family_defaults.h"
 #include "config/config_feed.h"
 
 #define AT(field) offsetof(struct config, field)
@@ -28,7 +31,7 @@
 /* clang-format off */
 static const struct conf_row source_rows[] = {
     {.path = "path", .type = CONF_STRING, .offset = offsetof(struct config_source, path),
-     .doc = "text file, folder, .jsonl, .csv, .tsv, .parquet or .tar (also .gz or .zst), or the prefix of a token file or of Megatron's; for a model of pictures tar shards, or a Megatron-Energon folder"},
+     .doc = "text file, folder, .jsonl, .csv, .tsv, .parquet or .tar (also .gz or .zst), or the prefix of a token file or of Megatron's; for a model of pictures tar shards, or a folder or metadataset (.yaml) of Megatron-Energon"},
     {.path = "column", .type = CONF_STRING, .offset = offsetof(struct config_source, column), .otherwise = "null",
      .doc = "of a .jsonl or a table: the member or column that is the text; of a .tar also an extension; default text. Of pictures: where their class is; default cls,json[label],txt"},
     {.path = "weight", .type = CONF_POINTS, .offset = offsetof(struct config_source, weight), .otherwise = "1.0",
@@ -37,6 +40,8 @@ static const struct conf_row source_rows[] = {
      .doc = "its records are conversations or instructions, written by this template: a name such as chatml (docs/chat.md), tokenizer: its own, or a file"},
     {.path = "train_on", .type = CONF_CHOICE, .offset = offsetof(struct config_source, train_on), .otherwise = "answers",
      .choices = CHAT_TRAIN_ON, .doc = "chat: what a loss is taken of: the assistant's answers with the end of their turns, everything, or the last answer"},
+    {.path = "label", .type = CONF_STRING, .offset = offsetof(struct config_source, label), .otherwise = "null",
+     .doc = "of a .jsonl, for a model that tells classes of texts (bert with model.classes): the member that is the class, a number from 0"},
     {0},
 };
 /* clang-format on */
@@ -63,6 +68,21 @@ static const struct conf_row step_rows[] = {
 
 static const struct conf_row key_rows[] = {
     {.path = "key", .type = CONF_STRING, .offset = 0, .doc = "a key, or a section"},
+    {0},
+};
+
+static const struct conf_row stop_rows[] = {
+    {.path = "text", .type = CONF_STRING, .offset = 0, .doc = "a text that ends an answer"},
+    {0},
+};
+
+static const struct conf_row parameter_rows[] = {
+    {.path = "name", .type = CONF_STRING, .offset = 0, .doc = "names of parameters; * stands for any text"},
+    {0},
+};
+
+static const struct conf_row prompt_rows[] = {
+    {.path = "prompt", .type = CONF_STRING, .offset = 0, .doc = "what a text begins with"},
     {0},
 };
 
@@ -128,6 +148,7 @@ const struct conf_row config_rows[] = {
 #define RANGE(from, to) .lo = from, .hi = to
 #define WORDS(words) .choices = words
 #define EITHER .choices = NULL
+#define LAYERS .n = LAYER_PATTERN_BYTES, .fits = layer_pattern_wanted
 #include "model/numbers.def"
 
     TEXT("data.tokenizer", data.tokenizer, "byte",
@@ -141,7 +162,7 @@ const struct conf_row config_rows[] = {
     BOOL("data.mask_boundaries", data.mask_boundaries, "false", "the first token of a document is not trained: what is before it says nothing of it"),
     BOOL("data.skip_bad", data.skip_bad, "false", "bad records of texts (no JSON, no UTF-8, damaged) are skipped and listed beside the cached tokens, not an error"),
     CHOICE("data.pack", data.pack, "joined", PACK_NAMES,
-           "documents in a sample: joined end to end; best_fit: whole ones side by side, none sees another, only those longer than model.seq_len are cut; padded: one in each"),
+           "documents in a sample: joined end to end; best_fit: whole ones side by side, none sees another, only those longer than model.seq_len are cut; padded: one in each, and with data.group as many of like length as fit"),
     INT("data.window", data.window, "4096", 1, 16777216, "documents that are packed together (best_fit), or sorted together (data.group)"),
     INT("data.parts", data.parts, "1", 1, 1048576,
         "a sample of training is joined of so many parts, each of a source by weight, with model.seq_len / parts tokens"),
@@ -155,6 +176,12 @@ const struct conf_row config_rows[] = {
     TEXT("data.fim.prefix", data.fim.prefix, "null", "the tokenizer's special token before a prefix; null: those of a known family that it has"),
     TEXT("data.fim.suffix", data.fim.suffix, "null", "before a suffix"),
     TEXT("data.fim.middle", data.fim.middle, "null", "before a middle"),
+    REAL("data.mlm.rate", data.mlm.rate, "0.15", 1e-6, 1, "of a model that tells hidden tokens (bert): the share of a sample's tokens that are"),
+    REAL("data.mlm.mask", data.mlm.mask, "0.8", 0, 1, "of those, the share that becomes the mask token"),
+    REAL("data.mlm.random", data.mlm.random, "0.1", 0, 1, "the share that becomes another token by chance; the rest stays what it is"),
+    TEXT("data.mlm.token", data.mlm.token, "null", "the tokenizer's mask token; null: [MASK] or <mask>"),
+    INT("data.mlm.id", data.mlm.id, "-1", -1, INT32_MAX, "the mask token by its number, for a tokenizer that has none (model.vocab has to be larger); -1: by name"),
+    TEXT("data.begin", data.begin, "null", "the token before a text whose class is told; null: [CLS], where the tokenizer has it"),
     CHOICE("data.image.crop", data.image.crop, "random", VIEW_CROPS,
            "what of a picture is trained on: a box by chance, mirrored by chance, or the middle, of which validation always is"),
     REALS("data.image.scale", data.image.scale, "[0.08, 1.0]", 2, 1e-6, 1, "random: the box's share of the picture, from and to"),
@@ -181,6 +208,60 @@ const struct conf_row config_rows[] = {
 
     INT("batch.global", batch.global, "32", 1, 1 << 24, "sequences per optimizer step, over all ranks"),
     INT("batch.micro", batch.micro, "8", 1, 1 << 24, "sequences per forward and backward pass"),
+
+    {.path = "train.only", .type = CONF_LIST, .offset = AT(train.only), .otherwise = "[]", .item = parameter_rows,
+     .item_bytes = sizeof(const char *), .item_short = "name",
+     .doc = "names of parameters that are trained, such as layers.3.*, head.weight; * stands for any text; the others keep their values "
+            "and have no gradient, no master and no state of an optimizer; []: all"},
+    {.path = "train.freeze", .type = CONF_LIST, .offset = AT(train.freeze), .otherwise = "[]", .item = parameter_rows,
+     .item_bytes = sizeof(const char *), .item_short = "name", .doc = "and of those, names that are not trained after all"},
+
+    CHOICE("train.objective", train.objective, "next", "next|dpo|grpo",
+           "next: the likelihood of what comes next; dpo: preferences (Rafailov et al. 2023), of records with a prompt, a chosen and a "
+           "rejected answer; grpo: rewards of answers that the model writes (Shao et al. 2024) (docs/fine-tuning.md)"),
+    REAL("train.dpo.beta", train.dpo.beta, "0.1", 1e-6, 1e6, "dpo: how closely the model is held to what it began as"),
+
+    INT("train.grpo.group", train.grpo.group, "8", 2, 1 << 20,
+        "answers to each prompt, whose rewards are compared; batch.global is prompts times this"),
+    INT("train.grpo.tokens", train.grpo.tokens, "128", 1, 1 << 24, "tokens of an answer at most; prompts have the rest of model.seq_len"),
+    {.path = "train.grpo.stop", .type = CONF_LIST, .offset = AT(train.grpo.stop), .otherwise = "[]", .item = stop_rows,
+     .item_bytes = sizeof(const char *), .item_short = "text", .doc = "texts that end an answer, beside an end of text"},
+    TEXT("train.grpo.reward", train.grpo.reward, "null",
+         "what answers are worth: a command that reads a line of JSON for each and puts out a number for each, or an address "
+         "(http://, https://) that is asked the same"),
+    REAL("train.grpo.reward_limit_s", train.grpo.reward_limit_s, "60", 0.001, 864000, "a step's rewards take no longer"),
+    INT("train.grpo.reward_tries", train.grpo.reward_tries, "3", 1, 1000, "a step's rewards are asked for so often before that is an error"),
+    REAL("train.grpo.reward_pause_s", train.grpo.reward_pause_s, "1", 0, 86400, "between tries"),
+    INT("train.grpo.updates", train.grpo.updates, "1", 1, 1 << 16,
+        "steps that learn from a batch of answers before the next is written; checkpoints are of whole batches, so checkpoint.every, "
+        "checkpoint.memory_every and run.steps are multiples of it"),
+    REAL("train.grpo.beta", train.grpo.beta, "0", 0, 1e6,
+         "how closely the model is held to what it began as: a distance (KL) that is added to the loss, times this; above 0 a second set of "
+         "the weights that are trained is kept"),
+    REAL("train.grpo.clip", train.grpo.clip, "0.2", 1e-6, 1, "how far below 1 the ratio of probabilities moves the model"),
+    REAL("train.grpo.clip_high", train.grpo.clip_high, "0", 0, 1e6, "and how far above 1 (DAPO); 0: as train.grpo.clip"),
+    CHOICE("train.grpo.advantage", train.grpo.advantage, "std", "std|mean",
+           "std: a reward less the group's mean, over its standard deviation; mean: the difference alone (Dr. GRPO)"),
+    CHOICE("train.grpo.mean", train.grpo.mean, "answers", "answers|tokens",
+           "the loss is a mean over answers of means over their tokens, or over all tokens of a step (DAPO)"),
+    INT("train.grpo.tell_every", train.grpo.tell_every, "0", 0, 1e12,
+        "every so many steps its answers, rewards and log-probabilities are written to run.dir/answers; 0: never"),
+    INT("train.grpo.at_once", train.grpo.at_once, "64", 1, 1 << 16, "answers that a rank writes at the same time"),
+
+    CHOICE("adapter.kind", adapter.kind, "none", "none|lora",
+           "lora: beside chosen matrices, which keep their values, two of adapter.rank are trained (LoRA); of the model only what "
+           "train.only names is trained too"),
+    INT("adapter.rank", adapter.rank, "8", 1, 1 << 20, "columns of an adapter's matrices"),
+    REAL("adapter.alpha", adapter.alpha, "16", 1e-6, 1e9, "what adapters add is multiplied by alpha / rank"),
+    BOOL("adapter.stabilised", adapter.stabilised, "false", "or by alpha / sqrt(rank) (rsLoRA)"),
+    CHOICE("adapter.base", adapter.base, "none", PACKING_NAMES,
+           "the matrices of layers that keep their values are kept in 4 bits (QLoRA): nf4, with scales in 8 bits for 64 numbers, or mxfp4; "
+           "none: in the type of precision.recipe (docs/fine-tuning.md)"),
+    TEXT("adapter.from", adapter.from, "null", "a folder that peft saved: the adapters begin with its values"),
+    {.path = "adapter.targets", .type = CONF_LIST, .offset = AT(adapter.targets), .otherwise = "[q, v]", .item = parameter_rows,
+     .item_bytes = sizeof(const char *), .item_short = "name",
+     .doc = "which matrices: last words of their names (q, o, gate, down, kv_b, router, head), or names without .weight in which * "
+            "stands for any text (layers.3.attn.*)"},
 
     CHOICE("optimizer.name", optimizer.name, "adamw", OPTIM_NAMES, "optimizer"),
     REAL("optimizer.lr", optimizer.lr, "3.0e-4", 0, 1e6, "peak learning rate"),
@@ -349,9 +430,17 @@ const struct conf_row config_rows[] = {
     INT("checkpoint.keep", checkpoint.keep, "3", 0, 1e9, "newest checkpoints to keep; 0: all"),
     INT("checkpoint.keep_every", checkpoint.keep_every, "0", 0, 1e12,
         "checkpoints whose step is a multiple of this stay for good; 0: none beside the newest"),
+    CHOICE("checkpoint.best", checkpoint.best, "none", "none|eval_loss",
+           "eval_loss: an evaluation (run.eval_every) with the lowest validation loss so far is saved, checkpoints/best names it, and it stays "
+           "until there is a better one"),
+    INT("checkpoint.average", checkpoint.average, "0", 0, 10000,
+        "when the run is finished, the mean of the weights of its so many newest checkpoints goes to run.dir/average; 0: none"),
     BOOL("checkpoint.async", checkpoint.async, "false",
          "steps go on while a checkpoint is written: a step waits for a copy of the state in the host's memory (tutti plan counts it), "
          "a thread writes that"),
+    BOOL("checkpoint.incremental", checkpoint.incremental, "true",
+         "what is byte for byte what the checkpoint before has of it (frozen weights, state that is not stepped) is a hard link to that "
+         "one's file"),
     CHOICE("checkpoint.busy", checkpoint.busy, "wait", "wait|skip",
            "a checkpoint that is due while the one before is still being written: wait for that one, or do without this one"),
     INT("checkpoint.retries", checkpoint.retries, "5", 0, 1e9,
@@ -362,6 +451,11 @@ const struct conf_row config_rows[] = {
     TEXT("checkpoint.resume", checkpoint.resume, "auto",
          "auto: from the newest of run.dir, and an error where that cannot be used; step-00000500: that one of run.dir; a path; never: "
          "afresh, what is there is moved aside"),
+
+    TEXT("checkpoint.copy_to", checkpoint.copy_to, "null",
+         "finished checkpoints are copied there beside the steps, and come back from there when run.dir has none as new: a folder (another "
+         "disk, a shared file system) or s3://BUCKET/PREFIX (docs/checkpoints.md)"),
+    INT("checkpoint.copy_keep", checkpoint.copy_keep, "3", 0, 1e9, "newest copies that stay there; 0: all"),
 
     INT("checkpoint.memory_every", checkpoint.memory_every, "0", 0, 1e12,
         "steps between checkpoints in memory, which outlive a killed job and the loss of any one host (docs/resilience.md); 0: none"),
@@ -386,6 +480,13 @@ const struct conf_row config_rows[] = {
     TEXT("run.sample_prompt", run.sample_prompt, "The", "what those texts begin with"),
     INT("run.sample_tokens", run.sample_tokens, "120", 1, 1 << 20, "tokens of such a text"),
     REAL("run.sample_temperature", run.sample_temperature, "0.8", 0, 1e6, "of those texts; 0: the likeliest token always"),
+    {.path = "run.samples", .type = CONF_LIST, .offset = AT(run.samples), .otherwise = "[]", .item = prompt_rows,
+     .item_bytes = sizeof(const char *), .item_short = "prompt",
+     .doc = "prompts that the model goes on with at every evaluation (run.eval_every), which is saved for that; run.sample_tokens and "
+            "run.sample_temperature are theirs, too"},
+    INT("run.stop_early", run.stop_early, "0", 0, 1e9,
+        "so many evaluations in a row without a better validation loss end the run; 0: none do"),
+    REAL("run.stop_early_delta", run.stop_early_delta, "0", 0, 1e9, "better: lower than the lowest before by more than that"),
     INT("run.compare_every", run.compare_every, "100", 0, 1e12,
         "steps between comparisons of what several ranks hold; before every checkpoint too; 0: only then"),
     INT("run.replay_every", run.replay_every, "0", 0, 1e12,
@@ -395,7 +496,7 @@ const struct conf_row config_rows[] = {
            "a loss or gradient that is not finite: stop, or go back to the newest checkpoint and leave the batch out"),
     CHOICE("run.on_spike", run.on_spike, "ignore", "ignore|stop|rewind",
            "a loss that jumps (run.spike_deviations): go on, stop, or go back as with run.on_nan"),
-    REAL("run.spike_deviations", run.spike_deviations, "6", 0.1, 1e6, "a loss jumps when it is so many deviations above the mean of the last steps"),
+    REAL("run.spike_deviations", run.spike_deviations, "6", 0.1, 1e6, "a loss jumps when it is so many deviations above the mean of the last steps (a deviation counts as 0.1 % of the mean at least)"),
     INT("run.spike_window", run.spike_window, "64", 2, 1e9, "steps of that mean; before there are so many no loss jumps"),
     INT("run.rewinds", run.rewinds, "10", 1, 100000,
         "how often a run goes back (run.on_nan, run.on_spike), in all; once more ends it"),
@@ -448,14 +549,21 @@ static int read_text(const char **out, const char *path, const struct conf *f, c
 int config_load(struct config *c, struct conf **conf, struct arena *a, const char *path, char *const *overrides,
                 int n_overrides, struct err *e)
 {
+    return config_load_text(c, conf, a, path, NULL, 0, overrides, n_overrides, e);
+}
+
+int config_load_text(struct config *c, struct conf **conf, struct arena *a, const char *path, const char *text,
+                     size_t n, char *const *overrides, int n_overrides, struct err *e)
+{
     memset(c, 0, sizeof *c);
     struct conf *f = conf_new(config_rows, c, a);
     if (conf) *conf = f;
-    int rc = path ? conf_read_file(f, path, e) : OK;
+    int rc = text ? conf_read_text(f, text, n, path, e) : path ? conf_read_file(f, path, e) : OK;
     for (int i = 0; !rc && i < n_overrides; i++) rc = conf_override(f, overrides[i], e);
     if (!rc) rc = conf_finish(f, e);
     if (!rc) rc = read_text(&c->parallel.schedule_text, c->parallel.schedule_file, f, "parallel.schedule_file", a, e);
     if (!rc) rc = read_text(&c->comm.table_text, c->comm.table, f, "comm.table", a, e);
+    if (!rc && c->adapter.kind) c->adapter.made = arena_alloc(a, sizeof *c->adapter.made);
     return rc;
 }
 
@@ -473,9 +581,40 @@ static int check_model(const struct config *c, const struct conf *f, struct err 
     return OK;
 }
 
+/* What the keys say, where the model's declaration finds it. */
+static int resolve_adapter(struct config *c, const struct conf *f, struct err *e)
+{
+    const struct conf_list *l = &c->adapter.targets;
+    c->model.adapter = c->adapter.made;
+    if (!c->adapter.kind && c->adapter.base)
+        return conf_error(f, e, "adapter.base",
+                          "%s keeps what is not trained in few bits, and adapter.kind: none trains all; choose "
+                          "adapter.kind: lora, or none",
+                          packing_row((enum packing)c->adapter.base)->name);
+    if (!c->adapter.kind) return OK;
+    for (int i = 0; i < l->n; i++)
+        if (!((const char *const *)l->items)[i])
+            return conf_error(f, e, "adapter.targets", "wanted names of matrices, got null");
+    if (!l->n) return conf_error(f, e, "adapter.targets", "wanted names of matrices, such as [q, v]; got none");
+    if (c->parallel.servers)
+        return conf_error(f, e, "adapter.kind",
+                          "a parameter server steps all that there is; choose none, or parallel.servers: 0");
+    if (recipe_quantises(c->precision.recipe) || c->precision.layers.n)
+        return conf_error(f, e, "adapter.kind",
+                          "products of adapters are too narrow for blocks of few bits; choose none, or "
+                          "precision.recipe: bf16 and no precision.layers");
+    *c->adapter.made = (struct adapter){.rank = c->adapter.rank,
+                                        .alpha = c->adapter.alpha,
+                                        .stabilised = c->adapter.stabilised,
+                                        .base = (enum packing)c->adapter.base,
+                                        .targets = l->items,
+                                        .n_targets = l->n};
+    return OK;
+}
+
 static bool has_plain_mlp(const struct config *c)
 {
-    return c->model.family == MODEL_GPT2 || c->model.family == MODEL_VIT;
+    return c->model.family == MODEL_GPT2 || model_both_ways(&c->model);
 }
 
 /* Of a picture, held to what the key allows: what is beyond, model_check says. */
@@ -485,19 +624,34 @@ static int64_t places(const struct config *c)
     return n < most ? n : most;
 }
 
+static bool is_said(const void *f, const char *path) { return strcmp(conf_where(f, path), "default") != 0; }
+
+/* As many pictures as fit; a token that no text has. */
+static void resolve_vision(struct config *c, const struct conf *f, int64_t n_vocab)
+{
+    struct vision_config *v = &c->model.vision;
+    int64_t patches = v->image_size >= v->patch_size ? vision_patches(v) : 1, fits = c->model.seq_len / patches;
+    if (!v->images) v->images = fits < 1 ? 1 : fits > 4096 ? 4096 : fits;
+    if (!c->from.dir && !is_said(f, "model.vision.token")) v->token = c->model.vocab ? c->model.vocab - 1 : n_vocab;
+    if (!c->model.vocab) c->model.vocab = v->token >= n_vocab ? v->token + 1 : n_vocab;
+}
+
 static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab, struct err *e)
 {
+    if (!c->from.dir) family_defaults(&c->model, is_said, f);
     if (c->model.rope_scaling.factor > 0 && c->model.yarn.factor > 0)
         return conf_error(f, e, "model.rope_scaling.factor",
                           "%g beside YaRN's (model.yarn.factor: %g): positions are scaled in one way; set one "
                           "of the two to 0",
                           c->model.rope_scaling.factor, c->model.yarn.factor);
+    if (model_scans(&c->model) && !c->model.ssm.heads) c->model.ssm.heads = 2 * c->model.hidden / c->model.ssm.head_dim;
     if (!c->model.kv_heads) c->model.kv_heads = c->model.heads;
     if (!c->model.head_dim && c->model.mla.kv_rank) c->model.head_dim = c->model.mla.nope_dim + c->model.mla.rope_dim;
     if (!c->model.head_dim && c->model.hidden % c->model.heads == 0)
         c->model.head_dim = c->model.hidden / c->model.heads;
     if (!c->model.ffn) c->model.ffn = has_plain_mlp(c) ? 4 * c->model.hidden : (c->model.hidden * 8 / 3 + 63) / 64 * 64;
     if (!c->model.moe.ffn) c->model.moe.ffn = c->model.ffn;
+    if (model_looks(&c->model) && !c->model.vision.ffn) c->model.vision.ffn = 4 * c->model.vision.hidden;
     if (model_sees(&c->model) && strcmp(conf_where(f, "model.seq_len"), "default") == 0) c->model.seq_len = places(c);
     if (!c->model.max_positions) c->model.max_positions = c->model.seq_len;
     if (c->model.max_positions < c->model.seq_len)
@@ -505,7 +659,14 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
                           (long long)c->model.max_positions, (long long)c->model.seq_len);
     if (model_sees(&c->model) && c->run.sample_every)
         return conf_error(f, e, "run.sample_every", "a model that sees pictures writes no text; leave it out");
+    if (c->model.family == MODEL_BERT && c->run.sample_every)
+        return conf_error(f, e, "run.sample_every", "bert reads both ways and writes no text; leave it out");
+    if (c->run.samples.n && (model_sees(&c->model) || c->model.family == MODEL_BERT))
+        return conf_error(f, e, "run.samples", "%s; leave it out",
+                          model_sees(&c->model) ? "a model that sees pictures writes no text"
+                                                : "bert reads both ways and writes no text");
     if (model_sees(&c->model)) return check_model(c, f, e);
+    if (model_looks(&c->model)) resolve_vision(c, f, n_vocab);
     if (!c->model.vocab) c->model.vocab = n_vocab;
     if (!c->model.vocab) return conf_error(f, e, "model.vocab", "wanted a number: there is no tokenizer to ask");
     if (n_vocab > c->model.vocab)
@@ -668,9 +829,48 @@ static int check_elastic(const struct config *c, const struct conf *f, struct er
     return OK;
 }
 
+/* The first key that hangs on evaluations; NULL: none does. */
+static const char *wants_evaluations(const struct config *c)
+{
+    return c->checkpoint.best  ? "checkpoint.best"
+           : c->run.stop_early ? "run.stop_early"
+           : c->run.samples.n  ? "run.samples"
+                               : NULL;
+}
+
+static int check_evaluations(const struct config *c, const struct conf *f, struct err *e)
+{
+    const char *key = wants_evaluations(c);
+    const int64_t n = c->checkpoint.average, keep = c->checkpoint.keep;
+    bool alone = c->parallel.servers && c->parallel.server_mode == SERVER_ASYNC;
+    if (n == 1) return conf_error(f, e, "checkpoint.average", "one checkpoint has no mean; choose 2 or more, or 0");
+    if (n > 1 && keep && keep < n)
+        return conf_error(f, e, "checkpoint.average",
+                          "%lld checkpoints, and checkpoint.keep keeps %lld; choose checkpoint.keep: %lld",
+                          (long long)n, (long long)keep, (long long)n);
+    if (n && alone)
+        return conf_error(f, e, "checkpoint.average",
+                          "ranks of an asynchronous server have no common end; choose parallel.server_mode: sync, or "
+                          "0");
+    if (!key) return OK;
+    if (!c->run.eval_every)
+        return conf_error(f, e, key,
+                          "goes by evaluations, and run.eval_every: 0 makes none; choose run.eval_every: 100");
+    if (!c->data.valid.n) return conf_error(f, e, key, "goes by evaluations, and data.valid names no text; name some");
+    if (alone)
+        return conf_error(f, e, key,
+                          "ranks of an asynchronous server have no steps in common, at whose end they could agree; "
+                          "choose "
+                          "parallel.server_mode: sync, or leave it out");
+    return OK;
+}
+
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
 {
-    int rc = resolve_model(c, f, n_vocab, e);
+    int rc = resolve_adapter(c, f, e);
+    if (!rc) rc = resolve_model(c, f, n_vocab, e);
+    if (!rc) rc = config_resolve_preference(c, f, e);
+    if (!rc) rc = config_resolve_policy(c, f, e);
     if (!rc) rc = config_resolve_data(c, f, e);
     if (!rc) rc = config_resolve_degrees(c, f, n_ranks, e);
     if (!rc) rc = afford_counted(c, f, e);
@@ -743,10 +943,25 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                                                       : "run.on_spike",
                           "workers and servers of a parameter server do not go back together; leave it out, or choose "
                           "parallel.servers: 0");
+    for (int k = 0; k < 2; k++) {
+        const struct conf_list *l = k ? &c->train.freeze : &c->train.only;
+        const char *key = k ? "train.freeze" : "train.only";
+        for (int i = 0; i < l->n; i++)
+            if (!((const char *const *)l->items)[i])
+                return conf_error(f, e, key, "wanted names of parameters, got null");
+        if (l->n && (recipe_quantises(c->precision.recipe) || c->precision.layers.n))
+            return conf_error(f, e, key,
+                              "products of frozen matrices have no recipe of few bits; leave it out, or choose "
+                              "precision.recipe: bf16 and no precision.layers");
+        if (l->n && c->parallel.servers)
+            return conf_error(
+                f, e, key, "a parameter server steps all that there is; leave it out, or choose parallel.servers: 0");
+    }
     if (c->checkpoint.memory_every && c->parallel.servers)
         return conf_error(f, e, "checkpoint.memory_every",
                           "a parameter server's state is kept on disk only; choose 0, or parallel.servers: 0");
     rc = check_elastic(c, f, e);
+    if (!rc) rc = check_evaluations(c, f, e);
     if (rc) return rc;
     if (c->run.sample_every && (!c->checkpoint.every || c->run.sample_every % c->checkpoint.every)) {
         long long every = c->checkpoint.every, n = every ? (c->run.sample_every + every - 1) / every * every : 0;
@@ -823,7 +1038,7 @@ int64_t config_loss_rows(const struct config *c)
 {
     if (c->memory.loss_chunk) return c->memory.loss_chunk;
     int64_t row_bytes =
-        (model_sees(&c->model) ? c->model.classes : c->model.vocab) * (int64_t)dtype_bytes(config_dtype(c));
+        (model_tells(&c->model) ? c->model.classes : c->model.vocab) * (int64_t)dtype_bytes(config_dtype(c));
     int64_t rows = (128 << 20) / row_bytes / 64 * 64;
     return rows < 64 ? 64 : rows;
 }
@@ -906,7 +1121,7 @@ struct engine_config config_engine(const struct config *c)
         .n_microbatches = config_microbatches(c),
         .loss_rows = config_loss_rows(c),
         .recompute = c->memory.chosen,
-        .experts = {c->moe.buffer, c->moe.buffer_least},
+        .experts = {c->moe.buffer, c->moe.buffer_least, config_quantises(c)},
         .limit_bytes = c->memory.limit_bytes,
         .away = config_away(c),
         .offload = config_offload(c),
@@ -920,6 +1135,7 @@ struct engine_config config_engine(const struct config *c)
         .accumulate = config_accumulate_name(c),
         .threads = config_threads(c),
         .zero = to_int(c->parallel.zero),
+        .freeze = {c->train.only.items, c->train.freeze.items, c->train.only.n, c->train.freeze.n},
         .pipeline = config_pipeline(c),
         .grad_dtype = c->precision.grad == GRAD_BF16 ? DT_BF16 : DT_F32,
         .no_master = c->precision.master == MASTER_NONE,
@@ -927,9 +1143,12 @@ struct engine_config config_engine(const struct config *c)
         .comm_param = config_comm_param(c),
         .reduce_once = c->parallel.reduce == REDUCE_STEP,
         .exact_order = c->numerics.exact_order,
+        .by_sequence = c->train.objective == OBJECTIVE_DPO,
+        .reference = c->train.objective == OBJECTIVE_GRPO && c->train.grpo.beta > 0,
         .documents_in_order = config_cp_area(c),
         .pieces = config_pieces(c),
         .batches_ahead = (int)c->data.prefetch,
+        .object_bytes = to_size(config_remote_bytes(c)),
         .snapshots = c->checkpoint.async,
         .trace_bytes = c->run.trace ? to_size(c->run.trace_mib) << 20 : 0,
     };

@@ -20,8 +20,9 @@
 struct config_source {
     const char *path, *column;
     struct conf_points weight;
-    const char *chat; /* NULL: it is texts */
-    int train_on;     /* enum chat_train_on */
+    const char *chat;  /* NULL: it is texts */
+    int train_on;      /* enum chat_train_on */
+    const char *label; /* NULL: it has none */
 };
 struct config_key {
     const char *name;
@@ -30,6 +31,8 @@ struct config_key {
 enum config_weights { WEIGHTS_STEPWISE, WEIGHTS_LINEAR };
 enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
 enum config_busy { BUSY_WAIT, BUSY_SKIP };
+enum config_objective { OBJECTIVE_NEXT, OBJECTIVE_DPO, OBJECTIVE_GRPO }; /* in the order of train.objective */
+enum config_best { BEST_NONE, BEST_EVAL_LOSS };                          /* in the order of checkpoint.best */
 enum config_accumulate {
     ACCUMULATE_FP32,
     ACCUMULATE_HOPPER_BF16,
@@ -83,6 +86,12 @@ struct config {
             const char *prefix, *suffix, *middle;
         } fim;
         struct {
+            double rate, mask, random;
+            const char *token;
+            int64_t id;
+        } mlm;
+        const char *begin;
+        struct {
             int crop, filter; /* enum view_crop, resize_filter */
             int64_t resize, max_pixels;
             double scale[2], ratio[2], flip, mean[3], std[3];
@@ -91,6 +100,30 @@ struct config {
     struct {
         int64_t global, micro;
     } batch;
+    struct {
+        struct conf_list only, freeze; /* of const char * */
+        enum config_objective objective;
+        struct {
+            double beta;
+        } dpo;
+        struct {
+            int64_t group, tokens, updates, at_once, reward_tries, tell_every;
+            const char *reward;
+            double reward_limit_s, reward_pause_s, beta, clip, clip_high;
+            struct conf_list stop; /* of const char * */
+            int advantage, mean;   /* 0: std, answers; 1: mean, tokens */
+        } grpo;
+    } train;
+    struct {
+        int kind;
+        int64_t rank;
+        double alpha;
+        bool stabilised;
+        int base;                 /* enum packing: of the matrices that keep their values */
+        const char *from;         /* adapter.from */
+        struct conf_list targets; /* of const char * */
+        struct adapter *made;     /* not a key: what the keys say, in the arena */
+    } adapter;
     struct {
         int name;
         double lr, betas[2], eps, weight_decay, clip, momentum;
@@ -185,15 +218,21 @@ struct config {
     struct {
         int64_t every, keep, keep_every, retries, memory_every;
         double every_s, retry_s, timeout_s;
-        bool async;
+        bool async, incremental;
         enum config_busy busy;
-        const char *resume, *memory_dir;
+        const char *resume, *memory_dir, *copy_to; /* copy_to NULL: none */
+        int64_t copy_keep;
+        enum config_best best;
+        int64_t average;
         struct conf_list allow_changes; /* of const char * */
     } checkpoint;
     struct {
         const char *dir;
         int64_t steps, seed, log_every, eval_every, eval_batches, compare_every, replay_every, exponents_every,
             sample_every, sample_tokens, threads;
+        int64_t stop_early;
+        double stop_early_delta;
+        struct conf_list samples; /* of const char * */
         enum config_nan on_nan;
         enum config_spike on_spike;
         double spike_deviations;
@@ -219,6 +258,9 @@ extern const struct conf_row config_rows[];
 /* Parses file and overrides into *c. conf (may be NULL) gets the handle for later errors. */
 int config_load(struct config *c, struct conf **conf, struct arena *a, const char *path, char *const *overrides,
                 int n_overrides, struct err *e);
+/* The same of the file's text, n bytes that were read before; path names it in errors. text NULL: as config_load. */
+int config_load_text(struct config *c, struct conf **conf, struct arena *a, const char *path, const char *text,
+                     size_t n, char *const *overrides, int n_overrides, struct err *e);
 /* Fills in what follows from other keys; n_vocab from the tokenizer (0: unknown, the key must be given). n_ranks: how
  * many ranks there are. Refuses what does not fit together. */
 int config_resolve(struct config *c, const struct conf *conf, int64_t n_vocab, int n_ranks, struct err *e);
@@ -239,6 +281,8 @@ const char *config_accumulate_name(const struct config *c);
 int config_check_exact(const struct config *c, struct err *e);
 /* Documents are put in an order of even work for the ranks of cp (parallel.cp_balance). */
 bool config_cp_area(const struct config *c);
+/* Samples are whole documents side by side, of which none sees another: data.pack: best_fit, and padded in groups. */
+bool config_packs(const struct config *c);
 /* How attention goes over cp: par's context_inner and context_gather. */
 void config_context(const struct config *c, struct par *par);
 int config_ranks(const struct config *c);  /* of all axes */

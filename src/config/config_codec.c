@@ -50,6 +50,10 @@ int config_resolve_codec(const struct config *c, const struct conf *f, struct er
     int rc = too_wide(c->comm.grad, grads_kept(c), "comm.grad", "precision.grad", f, e);
     if (!rc) rc = too_wide(c->comm.param, config_dtype(c), "comm.param", "precision.recipe", f, e);
     if (rc || (!grad && !param)) return rc;
+    if (param && c->adapter.base)
+        return conf_error(f, e, "comm.param",
+                          "what travels of a base in few bits (adapter.base) are the numbers that are computed with; "
+                          "choose kept");
     if (c->parallel.servers)
         return conf_error(f, e, key,
                           "what goes to a parameter server and comes from it is not encoded; choose kept%s, or "

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "config/key.h"
 #include "data/pack.h"
 #include "media/view.h"
 #include "remote/remote.h"
@@ -67,25 +68,51 @@ static int check_weight(const struct config_source *s, const struct conf *f, con
     return code;
 }
 
+static bool is_given(const struct conf *f, const char *key) { return strcmp(conf_where(f, key), "default") != 0; }
+
+/* Samples of texts with pictures: whole documents, none of whose pictures is cut, with room for those that fit. */
+static int check_looks(struct config *c, const struct conf *f, struct err *e)
+{
+    int64_t fits = c->model.seq_len / vision_patches(&c->model.vision);
+    bool all = c->model.vision.images == fits;
+    if (!is_given(f, "data.pack")) c->data.pack = all ? PACK_BEST_FIT : PACK_PADDED;
+    if (c->data.pack == PACK_JOINED)
+        return conf_error(f, e, "data.pack",
+                          "joined texts are cut anywhere, also in pictures; choose best_fit or padded");
+    if (config_packs(c) && !all)
+        return conf_error(f, e, "model.vision.images",
+                          "%lld, but packed samples may hold as many pictures as fit into model.seq_len, %lld; choose "
+                          "that, or data.pack: padded",
+                          (long long)c->model.vision.images, (long long)fits);
+    if (c->data.parts > 1) return conf_error(f, e, "data.parts", "samples with pictures are of one part; leave it out");
+    if (c->data.fim.rate > 0)
+        return conf_error(f, e, "data.fim.rate", "rearranges texts, and pictures are in them; leave it out");
+    return OK;
+}
+
 /* What views of pictures are made of. */
 static int check_image(struct config *c, const struct conf *f, struct err *e)
 {
-    if (!model_sees(&c->model)) return OK;
-    long long size = c->model.image_size;
-    if (!c->data.image.resize) c->data.image.resize = (size * 8 + 3) / 7;
+    bool looks = model_looks(&c->model);
+    if (!model_sees(&c->model) && !looks) return OK;
+    long long size = looks ? c->model.vision.image_size : c->model.image_size;
+    long long channels = looks ? c->model.vision.channels : c->model.channels;
+    if (looks && !is_given(f, "data.image.crop")) c->data.image.crop = CROP_CENTER; /* texts tell of what they show */
+    if (!c->data.image.resize) c->data.image.resize = looks ? size : (size * 8 + 3) / 7;
     if (c->data.image.resize < size)
         return conf_error(f, e, "data.image.resize",
-                          "%lld, of which %lld are seen (model.image_size); choose at least that",
-                          (long long)c->data.image.resize, size);
+                          "%lld, of which %lld are seen (model.%simage_size); choose at least that",
+                          (long long)c->data.image.resize, size, looks ? "vision." : "");
     if (c->data.image.scale[0] > c->data.image.scale[1])
         return conf_error(f, e, "data.image.scale", "from %g to %g; wanted the smaller one first",
                           c->data.image.scale[0], c->data.image.scale[1]);
     if (c->data.image.ratio[0] > c->data.image.ratio[1])
         return conf_error(f, e, "data.image.ratio", "from %g to %g; wanted the smaller one first",
                           c->data.image.ratio[0], c->data.image.ratio[1]);
-    if (c->model.channels != 1 && c->model.channels != VIEW_CHANNELS && c->data.train.n)
-        return conf_error(f, e, "model.channels", "%lld; pictures of files have 1 (gray) or 3",
-                          (long long)c->model.channels);
+    if (channels != 1 && channels != VIEW_CHANNELS && c->data.train.n)
+        return conf_error(f, e, looks ? "model.vision.channels" : "model.channels",
+                          "%lld; pictures of files have 1 (gray) or 3", channels);
+    if (looks) return check_looks(c, f, e);
     if (c->data.pack != PACK_JOINED || c->data.group || c->data.fim.rate > 0)
         return conf_error(f, e,
                           c->data.fim.rate > 0 ? "data.fim.rate"
@@ -95,10 +122,70 @@ static int check_image(struct config *c, const struct conf *f, struct err *e)
     return OK;
 }
 
+/* Given, and not as it is anyway: a config that the program printed has every key. */
+static bool is_changed(struct config *c, const struct conf *f, const char *key)
+{
+    struct config plain;
+    struct arena *a = arena_new();
+    const struct conf_row *r = key_row(key);
+    const void *v = key_value(r, c);
+    (void)conf_new(config_rows, &plain, a);
+    bool changed = key_given(f, r, v) && !key_same(r, v, key_value(r, &plain));
+    arena_free(a);
+    return changed;
+}
+
+/* An encoder of text sees what is behind a place: padding must not be among it. */
+static int check_encoder(struct config *c, const struct conf *f, struct err *e)
+{
+    static const char *const hidden[] = {"data.mlm.rate", "data.mlm.mask", "data.mlm.random", "data.mlm.token",
+                                         "data.mlm.id"};
+    bool tells = !model_sees(&c->model) && model_tells(&c->model);
+    for (int i = 0; i < 5; i++)
+        if (!model_unmasks(&c->model) && is_changed(c, f, hidden[i]))
+            return conf_error(f, e, hidden[i],
+                              "is of a model that tells hidden tokens (model.family: bert without model.classes); "
+                              "leave it out");
+    if (!tells && is_changed(c, f, "data.begin"))
+        return conf_error(f, e, "data.begin",
+                          "is of a model that tells classes of texts (model.family: bert with model.classes); leave it "
+                          "out");
+    if (c->model.family != MODEL_BERT) return OK;
+    if (c->data.mlm.mask + c->data.mlm.random > 1)
+        return conf_error(f, e, "data.mlm.mask",
+                          "%g, with data.mlm.random %g: more than all; choose at most 1 together", c->data.mlm.mask,
+                          c->data.mlm.random);
+    if (c->data.mlm.id >= c->model.vocab)
+        return conf_error(f, e, "data.mlm.id",
+                          "%lld is not among model.vocab = %lld numbers; choose a larger vocabulary",
+                          (long long)c->data.mlm.id, (long long)c->model.vocab);
+    if (c->data.fim.rate > 0)
+        return conf_error(f, e, "data.fim.rate", "is of models that write; bert reads both ways; leave it out");
+    if (tells && !is_given(f, "data.pack")) c->data.pack = PACK_PADDED;
+    if (tells && c->data.pack != PACK_PADDED)
+        return conf_error(f, e, "data.pack",
+                          "a sample of a model that tells classes is one text; choose padded, or leave it out");
+    if (tells && c->data.group)
+        return conf_error(f, e, "data.group",
+                          "a sample of a model that tells classes is one text, and padded ones of a group are several; "
+                          "leave it out");
+    if (tells && c->data.parts > 1)
+        return conf_error(f, e, "data.parts", "a sample of a model that tells classes is one text; leave it out");
+    return c->data.pack == PACK_JOINED ? OK
+                                       : imply(c, f, "model.document_mask", "places would see the padding behind them",
+                                               &c->model.document_mask, e);
+}
+
+bool config_packs(const struct config *c)
+{
+    return c->data.pack == PACK_BEST_FIT || (c->data.pack == PACK_PADDED && c->data.group);
+}
+
 int config_resolve_data(struct config *c, const struct conf *f, struct err *e)
 {
     const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
     int rc = check_image(c, f, e);
+    if (!rc) rc = check_encoder(c, f, e);
     if (!rc) rc = check_group(c, f, e);
     if (!rc) rc = check_parts(c, f, e);
     for (int l = 0; l < 2; l++)
@@ -112,7 +199,7 @@ int config_resolve_data(struct config *c, const struct conf *f, struct err *e)
     if (!rc)
         rc = imply(c, f, "data.mask_boundaries", "nothing is before a document's first token", &c->data.mask_boundaries,
                    e);
-    if (!rc && c->data.pack == PACK_BEST_FIT)
+    if (!rc && config_packs(c))
         rc = imply(c, f, "model.document_mask", "no document sees another", &c->model.document_mask, e);
     return rc;
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 
 static int check_workers(const struct config *c, const struct conf *f, struct err *e)
@@ -40,4 +41,31 @@ struct remote_options config_remote(const struct config *c)
     o.cache_dir = c->data.remote.cache_dir;
     o.cache_limit = (int64_t)c->data.remote.cache_bytes;
     return o;
+}
+
+/* Its name may have a query behind it, which is not shown. */
+static bool is_token_object(const char *path)
+{
+    char *shown = remote_is(path) ? remote_shown(path) : NULL;
+    bool is = shown && str_ends(shown, ".tok");
+    xfree(shown);
+    return is;
+}
+
+/* How many tables of pieces a list's data reads from while it is trained on: one for all its token files, one for each
+ * source of pictures. Other texts are tokenized to files here first. */
+static int remotes_of(const struct config *c, const struct conf_list *l)
+{
+    const struct config_source *items = l->items;
+    bool sees = model_sees(&c->model);
+    int n = 0;
+    for (int i = 0; i < l->n; i++) n += sees ? remote_is(items[i].path) : is_token_object(items[i].path);
+    return sees ? n : n > 0;
+}
+
+int64_t config_remote_bytes(const struct config *c)
+{
+    struct remote_options o = config_remote(c);
+    bool validates = c->run.eval_every > 0;
+    return remote_bytes(&o) * (remotes_of(c, &c->data.train) + (validates ? remotes_of(c, &c->data.valid) : 0));
 }

@@ -12,5 +12,8 @@
 int config_resolve_feed(struct config *c, const struct conf *f, struct err *e);
 /* Borrows texts of c; who can be interrupted adds give_up. */
 struct remote_options config_remote(const struct config *c);
+/* What a rank keeps in the host's memory of objects behind the addresses of data.train and data.valid, at most; 0:
+ * there are no addresses. */
+int64_t config_remote_bytes(const struct config *c);
 
 #endif

@@ -152,6 +152,7 @@ static const char *by_place(const struct config *c)
     if (c->model.dropout > 0) return "dropout goes by a token's place in its sequence (model.dropout)";
     if (c->model.moe.experts && c->model.moe.capacity > 0)
         return "who finds room at an expert goes by a token's place in its sequence (model.moe.capacity)";
+    if (model_scans(&c->model)) return "a state goes on from the token that stands before (model.family)";
     if (recipe_quantises(c->precision.recipe) || c->precision.layers.n)
         return "scales of products in fewer bits go by tokens' places (precision.recipe)";
     return NULL;
@@ -161,7 +162,7 @@ bool config_cp_area(const struct config *c)
 {
     if (c->parallel.cp == 1 || c->parallel.cp_balance == CP_BALANCE_POSITION) return false;
     if (c->parallel.cp_balance == CP_BALANCE_AREA) return true;
-    return c->data.pack == PACK_BEST_FIT && !by_place(c);
+    return config_packs(c) && !by_place(c);
 }
 
 static int check_balance(const struct config *c, const struct conf *f, struct err *e)
@@ -197,6 +198,22 @@ static int check_context(const struct config *c, const struct conf *f, struct er
                           "all_to_all exchanges heads between at most %d ranks, cp is %lld; choose two_level",
                           PAR_MAX_INNER, (long long)cp);
     return OK;
+}
+
+/* Heads of state spaces go over tp in whole groups, or a single group is on all ranks. */
+static int check_groups(const struct config *c, const struct conf *f, struct err *e)
+{
+    const struct ssm_config *s = &c->model.ssm;
+    int64_t tp = c->parallel.tp;
+    if (!model_scans(&c->model) || tp <= s->groups || (s->groups == 1 && tp <= s->heads)) return OK;
+    if (s->groups == 1)
+        return conf_error(f, e, "parallel.tp", "%lld ranks share out %lld heads (model.ssm.heads); choose at most that",
+                          (long long)tp, (long long)s->heads);
+    return conf_error(f, e, "parallel.tp",
+                      "%lld ranks share out %lld groups of heads (model.ssm.groups), and a group that lies on some of "
+                      "them "
+                      "has no norm of its own there; choose at most that",
+                      (long long)tp, (long long)s->groups);
 }
 
 /* Workers share out sequences only, and keep no state that could be shared. */
@@ -306,6 +323,7 @@ int config_resolve_degrees(struct config *c, const struct conf *f, int n_ranks, 
     int rc = check_servers(c, f, n_ranks, e);
     if (!rc) rc = resolve_dense(c, f, n_ranks, e);
     if (!rc) rc = check_context(c, f, e);
+    if (!rc) rc = check_groups(c, f, e);
     if (!rc) rc = resolve_experts(c, f, e);
     if (!rc) rc = check_sizes(c, f, e);
     return rc;

@@ -83,6 +83,10 @@ static int check_state(const struct config *c, const struct conf *f, struct err 
         return conf_error(f, e, "memory.offload",
                           "params beside optimizer.ema, which reads all of them each step where they are their own "
                           "master, as here; leave out one of the two");
+    if ((c->memory.away & AWAY_PARAMS) && c->adapter.base)
+        return conf_error(f, e, "memory.offload",
+                          "params beside adapter.base: codes of few bits are not read from there; leave out one of the "
+                          "two");
     if ((c->memory.away & AWAY_PARAMS) && config_comm_param(c) != CODEC_KEPT)
         return conf_error(f, e, "memory.offload",
                           "params beside comm.param: what is read from there travels as it is; leave out one of the "

@@ -43,7 +43,7 @@ static int try_rank(const struct config *c, const struct par *par, int *choice, 
                                 .batch = c->batch.micro,
                                 .seq = c->model.seq_len,
                                 .loss_rows = config_loss_rows(c),
-                                .experts = {c->moe.buffer, c->moe.buffer_least}};
+                                .experts = {c->moe.buffer, c->moe.buffer_least, config_quantises(c)}};
     struct tape *t = tape_new();
     model_declare(&c->model, par, &params);
     model_record(t, &c->model, &params, par, &shape);
@@ -86,6 +86,8 @@ static int try_layout(const struct config *c, int *choice, enum axis *axis, stru
     return rc;
 }
 
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* The degree nearest to the one that does not fit. */
 static int64_t nearest_degree(const struct config *c, enum axis axis)
 {
@@ -101,20 +103,25 @@ static int64_t nearest_degree(const struct config *c, enum axis axis)
     return 1;
 }
 
-/* The number of ranks that cut experts' columns nearest to the one that does not fit; 0: none does. */
-static int64_t nearest_etp(const struct config *c)
+/* The number of ranks that share out experts (AXIS_EP) or cut their columns (AXIS_ETP) nearest to the one that does not
+ * fit; 0: none does. */
+static int64_t nearest_of_experts(const struct config *c, enum axis of)
 {
     struct config with = *c;
     struct err ignored = {0};
-    int64_t tp = c->parallel.tp, was = c->parallel.etp, all = c->parallel.dp_shard * c->parallel.cp * tp;
+    const bool ep = of == AXIS_EP;
+    const int64_t tp = c->parallel.tp, all = c->parallel.dp_shard * c->parallel.cp * tp,
+                  most = ep ? least(c->model.moe.experts, all) : tp;
+    int64_t *size = ep ? &with.parallel.ep : &with.parallel.etp, was = *size;
     int choice;
     enum axis axis;
-    for (int64_t by = 1; by < tp; by++)
+    for (int64_t by = 1; by < most; by++)
         for (int side = -1; side <= 1; side += 2) {
-            int64_t d = was + side * by;
-            if (d < 1 || d > tp || tp % d || all % (d * c->parallel.ep)) continue;
-            with.parallel.etp = d;
-            if (!try_layout(&with, &choice, &axis, &ignored)) return d;
+            *size = was + side * by;
+            int64_t met = with.parallel.ep * with.parallel.etp;
+            if (*size < 1 || *size > most || (!ep && tp % *size) || all % met) continue;
+            if (ep && *size > 1 && met % c->parallel.cp) continue;
+            if (!try_layout(&with, &choice, &axis, &ignored)) return *size;
         }
     return 0;
 }
@@ -207,12 +214,16 @@ int config_resolve_recipe(const struct config *c, const struct conf *f, struct e
     if (rc || (!config_quantises(c) && !c->precision.layers.n)) return rc;
     if (!try_layout(c, &choice, &axis, &why)) return OK;
     if (axis == AXIS_ETP) {
-        int64_t fits = nearest_etp(c);
+        int64_t fits = nearest_of_experts(c, AXIS_ETP);
         return fits
                    ? conf_error(f, e, "parallel.etp", "%s; choose %lld", why.text, (long long)fits)
                    : conf_error(f, e, "parallel.etp", "%s; choose precision.layers: {\"*.experts.*\": bf16}", why.text);
     }
     if (axis == AXIS_EP) return conf_error(f, e, "moe.buffer", "%s; choose 0 (room for all rows at once)", why.text);
+    if (axis == AXIS_CP) { /* of experts in blocks: where their rows meet, cp may stay */
+        int64_t fits = nearest_of_experts(c, AXIS_EP);
+        if (fits) return conf_error(f, e, "parallel.ep", "%s; choose %lld", why.text, (long long)fits);
+    }
     if (axis < AXIS_N) {
         int64_t fits = nearest_degree(c, axis);
         bool cp = axis == AXIS_CP;

@@ -19,7 +19,9 @@ static bool says(const struct number *n)
  * others. */
 static bool counts(const struct number *n, const struct model_config *m)
 {
-    if (n->need == NEED_PICTURES && !model_sees(m)) return false; /* a model of text has none of them, not 0 */
+    static const enum number_need bound[] = {NEED_PICTURES, NEED_TOWER, NEED_SEGMENTS, NEED_SCAN, NEED_ATTENTION};
+    for (size_t i = 0; i < sizeof bound / sizeof *bound; i++)
+        if (n->need == bound[i] && !number_needed(n, m)) return false; /* another model has none of them, not 0 */
     return number_needed(n, m) || (n->role == NUMBER_SHAPE && strcmp(n->row.otherwise, "null"));
 }
 
@@ -38,7 +40,7 @@ static struct config filled(const struct config *c, const struct model_config *m
 /* ---- one key ---- */
 static bool is_shape(const struct number *n, const struct model_config *m)
 {
-    return n->role == NUMBER_SHAPE || (n->role == NUMBER_TABLE && (m->family == MODEL_GPT2 || model_sees(m)));
+    return n->role == NUMBER_SHAPE || (n->role == NUMBER_TABLE && (m->family == MODEL_GPT2 || model_both_ways(m)));
 }
 
 static int take(struct config *c, const struct conf *f, struct config *theirs, const char *key, bool shape,
@@ -69,7 +71,7 @@ static int take_length(struct config *c, const struct conf *f, const struct mode
     }
     if (key_given(f, key_row("model.max_positions"), &c->model.max_positions))
         return OK; /* the two keys are compared later */
-    if (m->family == MODEL_GPT2)
+    if (m->family == MODEL_GPT2 || m->family == MODEL_BERT)
         return conf_error(f, e, "model.seq_len", "%lld, but %s has a table of %lld positions; choose at most that",
                           (long long)c->model.seq_len, dir, (long long)m->max_positions);
     return conf_error(f, e, "model.seq_len",
@@ -92,6 +94,13 @@ int from_take(struct config *c, const struct conf *f, const struct weights *w, s
     if (rc) return rc;
     const struct model_config *m = &h.model;
     struct config theirs = filled(c, m);
+    if (m->family == MODEL_BERT && !m->classes && c->model.classes) { /* a new head: start_weights.h */
+        theirs.model.classes = c->model.classes;
+        theirs.model.tie_embeddings = false;
+    }
+    const struct conf_row *depth = key_row("model.mtp.depth");
+    if (key_given(f, depth, &c->model.mtp.depth) && c->model.mtp.depth < m->mtp.depth)
+        theirs.model.mtp.depth = c->model.mtp.depth; /* modules may be left out, the last ones first */
     rc = take(c, f, &theirs, "model.family", true, weights_path(w), e);
     for (const struct number *n = model_numbers; !rc && n->row.path; n++)
         if (says(n)) rc = take(c, f, &theirs, n->row.path, is_shape(n, m), weights_path(w), e);
@@ -133,6 +142,8 @@ void from_say(const struct weights *w, const struct config *c, const struct toke
             log_info("%s is %s here, %s in %s: the config's counts", r->path, key_show(r, key_value(r, &mine), a),
                      key_show(r, key_value(r, &theirs), b), weights_path(w));
     }
+    if (model_unmasks(&h.model) && model_tells(&c->model))
+        log_info("%s tells hidden tokens: the head of model.classes is drawn anew", weights_path(w));
     say_dropout(&h, w, c);
     if (t) say_tokenizer(w, t);
 }

@@ -3,13 +3,22 @@
  * fp32 one parameter at a time. */
 #include "config/start_weights.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/fs.h"
 #include "base/mem.h"
+#include "checkpoint/peft.h"
+#include "state/packed.h"
 
 /* The nearest of their architectures; DeepSeek-V2's router is the plain one. */
 static enum hf_family hf_family_of(const struct model_config *m)
 {
-    static const enum hf_family family[MODEL_N] = {HF_GPT2, HF_LLAMA, HF_MIXTRAL, HF_DEEPSEEK_V3, HF_VIT};
+    static const enum hf_family family[MODEL_N] = {HF_GPT2,    HF_LLAMA,   HF_MIXTRAL, HF_DEEPSEEK_V3, HF_VIT,
+                                                   HF_BERT,    HF_MISTRAL, HF_QWEN2,   HF_QWEN3,       HF_QWEN3_MOE,
+                                                   HF_SMOLLM3, HF_OLMO2,   HF_PHI3,    HF_GEMMA2,      HF_GEMMA3,
+                                                   HF_GPT_OSS, HF_MAMBA2,  HF_LLAVA};
     bool plain = m->moe.score == SCORE_SOFTMAX && !m->moe.norm_topk && !m->moe.bias && m->mla.rope_pairs;
     return m->family == MODEL_DEEPSEEK && plain ? HF_DEEPSEEK_V2 : family[m->family];
 }
@@ -20,7 +29,7 @@ struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32
     h.model = *m;
     if (m->moe.groups <= 1) h.model.moe.groups = h.model.moe.top_groups = 0;
     if (m->moe.groups <= 1) h.model.moe.group_pairs = false;
-    if (m->family == MODEL_MIXTRAL) h.model.ffn = m->moe.ffn; /* one number there */
+    if (m->family == MODEL_MIXTRAL || m->family == MODEL_GPT_OSS) h.model.ffn = m->moe.ffn; /* one number there */
     h.embed_dropout = h.attention_dropout = m->dropout;
     h.bos = bos;
     h.n_eos = eos >= 0 ? 1 : 0;
@@ -40,15 +49,49 @@ static int compare(const struct param *p, const struct weights *w, struct err *e
                    shape_print(theirs, &x.shape), shape_print(ours, &want));
 }
 
+/* A model that tells classes goes on from one that told hidden tokens: all but the head is theirs. */
+static bool has_new_head(const struct param_table *t, const struct weights *w)
+{
+    struct hf_model h;
+    struct err none;
+    bool tells = param_find(t, "embed.segment") >= 0 && param_find(t, "head.norm.weight") < 0;
+    return tells && !weights_model(w, &h, &none) && model_unmasks(&h.model);
+}
+
+static bool is_left(const struct param *p, bool new_head) { return new_head && !strncmp(p->name, "head.", 5); }
+
+/* ---- bases in few bits ---- */
+struct source_rows {
+    struct weights *w;
+    int64_t tensor, cols;
+};
+
+static int read_rows(void *ctx, int64_t first, int64_t n, float *out, struct err *e)
+{
+    const struct source_rows *x = ctx;
+    struct region box = {.nd = 2, .lo = {first, 0}, .hi = {first + n, x->cols}};
+    return weights_read(x->w, x->tensor, &box, DT_F32, out, e);
+}
+
 int source_load(struct store *s, const struct kernel_table *k, struct stream *st, struct weights *w, struct err *e)
 {
+    bool new_head = has_new_head(s->table, w);
     for (int i = 0; i < s->table->n; i++) {
+        if (s->table->p[i].adapter) continue; /* begins as it is declared */
+        if (is_left(&s->table->p[i], new_head)) continue;
         int rc = compare(&s->table->p[i], w, e);
         if (rc) return rc;
     }
     for (int i = 0; i < s->table->n; i++) {
         const struct param *p = &s->table->p[i];
+        if (p->adapter) continue;
+        if (is_left(p, new_head)) continue;
         int64_t at = weights_find_param(w, p->name);
+        if (p->packed) {
+            int rc = packed_fill(s, st, i, read_rows, &(struct source_rows){w, at, p->n[1]}, e);
+            if (rc) return rc;
+            continue;
+        }
         int64_t row = param_row_numel(p);
         struct array_span x = store_held(s, i, STORE_MASTER);
         if (!x.n) continue;
@@ -60,6 +103,64 @@ int source_load(struct store *s, const struct kernel_table *k, struct stream *st
         if (rc) return rc;
     }
     return OK;
+}
+
+/* The box that is held here of a matrix that is there whole. */
+static void write_box(struct store *s, const struct kernel_table *k, struct stream *st, int i, const float *whole)
+{
+    const struct param *p = &s->table->p[i];
+    struct array_span x = store_held(s, i, STORE_MASTER);
+    int64_t row = param_row_numel(p), at = 0;
+    if (!x.n) return;
+    struct region box = param_rows(p, x.lo / row, x.n / row);
+    float *v = xmalloc(to_size(x.n) * sizeof *v);
+    for (int64_t r = box.lo[0]; r < box.hi[0]; r++)
+        for (int64_t c = box.lo[1]; c < box.hi[1]; c++) v[at++] = whole[r * p->n[1] + c];
+    store_write(s, k, st, i, STORE_MASTER, v);
+    xfree(v);
+}
+
+static int write_adapter(struct store *s, const struct kernel_table *k, struct stream *st, const struct peft *a,
+                         int64_t *n, struct err *e)
+{
+    static const char *const end[] = {".lora_a", ".lora_b"};
+    for (int i = 0; i < s->table->n; i++) {
+        const struct param *p = &s->table->p[i];
+        const float *half[2];
+        char matrix[PARAM_NAME + 16];
+        if (!p->adapter) continue;
+        size_t stem = strlen(p->name) - strlen(end[0]);
+        snprintf(matrix, sizeof matrix, "%.*s.weight", (int)stem, p->name);
+        if (!peft_find(a, matrix, &half[0], &half[1]))
+            return err_set(e, ERR_REQUEST, "%s: holds no adapter of %s; name in adapter.targets what it has",
+                           peft_path(a), matrix);
+        write_box(s, k, st, i, half[!strcmp(p->name + stem, end[1])]);
+        (*n)++;
+    }
+    return OK;
+}
+
+int source_adapter(struct store *s, const struct kernel_table *k, struct stream *st, const struct model_config *m,
+                   const char *dir, struct err *e)
+{
+    struct hf_model h = source_hf_model(m, -1, -1);
+    struct peft *a;
+    int64_t n = 0;
+    double times = model_adapter_times(m->adapter);
+    int rc = peft_open(&a, dir, &h, e);
+    if (rc) return rc;
+    if (peft_rank(a) != m->adapter->rank || fabs(peft_times(a) - times) > 1e-12 * times)
+        rc = err_set(e, ERR_REQUEST,
+                     "%s: of rank %lld, added %.9g times; adapter.rank, adapter.alpha and adapter.stabilised say %lld "
+                     "and "
+                     "%.9g; choose the same",
+                     dir, (long long)peft_rank(a), peft_times(a), (long long)m->adapter->rank, times);
+    if (!rc) rc = write_adapter(s, k, st, a, &n, e);
+    if (!rc && n != 2 * peft_count(a))
+        rc = err_set(e, ERR_REQUEST, "%s: has adapters of %lld matrices, adapter.targets names %lld; choose the same",
+                     dir, (long long)peft_count(a), (long long)n / 2);
+    peft_close(a);
+    return rc;
 }
 
 /* A directory's may ask its config.json too; of a checkpoint what is parsed is what was compared with its checksum. */

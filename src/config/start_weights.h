@@ -14,8 +14,11 @@
 /* A model of ours as one of theirs; eos and bos: token ids, -1 none. */
 struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32_t eos);
 /* Fills the parameters (master and compute copy) from a checkpoint or directory; names and shapes are compared
- * first. */
+ * first. Where they tell hidden tokens and the model classes of texts (BERT), its head stays as it is. */
 int source_load(struct store *s, const struct kernel_table *k, struct stream *st, struct weights *w, struct err *e);
+/* Starting values of adapters from a folder that peft saved, which has those of the model's table and no other. */
+int source_adapter(struct store *s, const struct kernel_table *k, struct stream *st, const struct model_config *m,
+                   const char *dir, struct err *e);
 /* The tokenizer that goes with the weights. ERR_REQUEST when there is none. */
 int source_tokenizer(const struct weights *w, struct tokenizer **t, struct err *e);
 

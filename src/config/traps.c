@@ -15,6 +15,7 @@
 #include "config/config_memory.h"
 #include "config/config_recipe.h"
 #include "config/key.h"
+#include "data/energon_mix.h"
 #include "remote/remote.h"
 
 enum { MANY_PASSES = 100 };
@@ -36,7 +37,11 @@ static bool no_pp(const struct config *c)
     return c->parallel.pp == 1 && !strcmp(c->parallel.schedule, "auto") && !c->parallel.schedule_file;
 }
 static bool no_servers(const struct config *c) { return c->parallel.servers == 0; }
-static bool no_samples(const struct config *c) { return c->run.sample_every == 0; }
+static bool no_sample(const struct config *c) { return c->run.sample_every == 0; }
+static bool no_samples(const struct config *c) { return no_sample(c) && !c->run.samples.n; }
+static bool no_preference(const struct config *c) { return c->train.objective != OBJECTIVE_DPO; }
+static bool no_rewards(const struct config *c) { return c->train.objective != OBJECTIVE_GRPO; }
+static bool stops_never(const struct config *c) { return c->run.stop_early == 0; }
 static bool no_eval(const struct config *c) { return c->run.eval_every == 0; }
 static bool no_fewer_bits(const struct config *c) { return !config_quantises(c); }
 static bool no_looks(const struct config *c)
@@ -59,6 +64,7 @@ static bool no_sums(const struct config *c)
 {
     return !c->parallel.servers && config_dp(c) * c->parallel.cp * c->parallel.tp == 1;
 }
+static bool copies_nothing(const struct config *c) { return !c->checkpoint.copy_to; }
 static bool saves_at_once(const struct config *c) { return !c->checkpoint.async; }
 static bool keeps_all_saved(const struct config *c) { return !c->checkpoint.keep; }
 static bool no_trace(const struct config *c) { return !c->run.trace; }
@@ -79,8 +85,14 @@ static const struct {
     {"parallel.server_mode", no_servers, "parallel.servers is 0"}, {"parallel.staleness", no_servers, "parallel.servers is 0"},
     {"comm.grad", no_sums, "gradients are added up on one rank"},
     {"comm.param", no_sharing, "no parameter travels where parallel.zero or parallel.dp_shard share out none"},
-    {"run.sample_prompt", no_samples, "run.sample_every is 0"}, {"run.sample_tokens", no_samples, "run.sample_every is 0"},
-    {"run.sample_temperature", no_samples, "run.sample_every is 0"}, {"run.eval_batches", no_eval, "run.eval_every is 0"},
+    {"run.sample_prompt", no_sample, "run.sample_every is 0"},
+    {"run.sample_tokens", no_samples, "run.sample_every is 0 and run.samples is empty"},
+    {"run.sample_temperature", no_samples, "run.sample_every is 0 and run.samples is empty"},
+    {"train.dpo.beta", no_preference, "train.objective is not dpo"},
+    {"train.grpo.reward", no_rewards, "train.objective is not grpo"},
+    {"train.grpo.group", no_rewards, "train.objective is not grpo"},
+    {"train.grpo.tokens", no_rewards, "train.objective is not grpo"},
+    {"run.stop_early_delta", stops_never, "run.stop_early is 0"}, {"run.eval_batches", no_eval, "run.eval_every is 0"},
     {"precision.keep_weights", no_fewer_bits, "no product has fewer bits (precision.recipe)"},
     {"precision.telemetry", no_fewer_bits, "no product has fewer bits (precision.recipe)"},
     {"precision.fallback.after", no_looks, "nobody looks at rounding (precision.recipe, precision.telemetry)"},
@@ -97,6 +109,7 @@ static const struct {
     {"moe.buffer", no_dispatch, "no rows are sent to other ranks' experts"},
     {"moe.buffer_least", worst_room, "there is room for the worst choice"},
     {"checkpoint.busy", saves_at_once, "checkpoint.async is false"},
+    {"checkpoint.copy_keep", copies_nothing, "checkpoint.copy_to is not set"},
     {"checkpoint.keep_every", keeps_all_saved, "checkpoint.keep is 0: all are kept"},
     {"run.trace_steps", no_trace, "run.trace names no file"},
     /* clang-format on */
@@ -183,6 +196,9 @@ static bool same_file(const char *a, const char *b)
     return same;
 }
 
+/* Of Megatron-Energon: training and validation take different parts of it. */
+static bool has_parts(const char *path) { return energon_is(path) || energon_mix_is(path); }
+
 static void say_validation(const struct config *c, const struct conf *f)
 {
     const struct config_source *train = c->data.train.items, *valid = c->data.valid.items;
@@ -193,7 +209,7 @@ static void say_validation(const struct config *c, const struct conf *f)
                  conf_where(f, "data.valid"));
     for (int i = 0; c->run.eval_every && i < c->data.valid.n; i++)
         for (int k = 0; k < c->data.train.n; k++)
-            if (same_file(valid[i].path, train[k].path)) {
+            if (same_file(valid[i].path, train[k].path) && !has_parts(valid[i].path)) {
                 char *path = remote_hidden(valid[i].path);
                 log_warn("%s: data.valid: %s is trained on, too: its loss says nothing about text that is new",
                          conf_where(f, "data.valid"), path);

@@ -393,6 +393,7 @@ int pass_run(const struct pass_options *o, struct pass_result *r, struct err *e)
     xfree(list);
     int code = source_open_with(&p.source, o->inputs, o->n_inputs,
                                 &(struct source_options){.column = o->column,
+                                                         .lines = true,
                                                          .skip_bad = o->skip_bad,
                                                          .tell_bad = bad_list_add,
                                                          .tell_ctx = &p.bad},

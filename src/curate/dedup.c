@@ -56,6 +56,22 @@ static bool has_step(const struct dedup_config *c, enum dedup_kind k)
     return false;
 }
 
+int dedup_read_steps(const char *option, const char *text, struct dedup_config *c, struct err *e)
+{
+    for (const char *p = text; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        size_t n = strcspn(p, ",");
+        int k = dedup_kind_find(p, n);
+        if (k < 0)
+            return err_set(e, ERR_REQUEST,
+                           "%s: there is no '%.*s'; wanted some of exact, lines, paragraphs, near, substring, "
+                           "passages, with commas",
+                           option, (int)n, p);
+        if (c->n_steps == EDIT_STEPS_MOST) return err_set(e, ERR_REQUEST, "%s: more than %d", option, EDIT_STEPS_MOST);
+        c->steps[c->n_steps++] = (enum dedup_kind)k;
+    }
+    return OK;
+}
+
 int dedup_check(const struct dedup_config *c, struct err *e)
 {
     struct shingles s = {0};

@@ -65,6 +65,15 @@ struct dedup_config {
     bool list;       /* part-00000.removed.jsonl: all that was removed */
 };
 #define DEDUP_MEMORY_LEAST (16 << 20)
+/* What is taken where nothing is said; without inputs, places and steps. */
+#define DEDUP_USUAL                                                                                                    \
+    {                                                                                                                  \
+        .normal = NORMAL_SPACE, .line_least = 20, .shingles = "words:5", .threshold = 0.8, .hashes = 128, .seed = 1,   \
+        .verify = true, .repeat_least = 200, .part_bytes = 64 << 20, .unit_bytes = 256 << 20, .memory = 1 << 30,       \
+        .samples = 5                                                                                                   \
+    }
+/* "exact,near" as steps of c. ERR_REQUEST, which begins with `option`: there is no such step, or there are too many. */
+int dedup_read_steps(const char *option, const char *text, struct dedup_config *c, struct err *e);
 
 struct dedup_step_result {
     int64_t documents, spans, bytes; /* removed whole; stretches of others; of text */

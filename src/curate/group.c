@@ -70,8 +70,7 @@ static int read_document(struct group *g, struct source *s, int64_t index, int64
     GROW(g->item, g->n, g->room, 1);
     size_t line_n, others = g->others.n;
     const char *line = source_line(s, &line_n);
-    if (line && json_size(source_record(s)) > 1)
-        rewrite_others(&g->others, line, line_n, source_column(s), our_members);
+    if (line && source_members(s) > 1) rewrite_others(&g->others, line, line_n, source_column(s), our_members);
     g->item[g->n++] = (struct group_item){.at = from,
                                           .n = g->text.n - from,
                                           .others_at = others,

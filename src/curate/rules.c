@@ -143,15 +143,19 @@ void rules_tell(struct str *out)
     }
 }
 
+int rules_judge_one(const struct rules *r, int i, struct document *d, struct removals *t)
+{
+    const struct use *u = &r->use[i];
+    struct findings *f = removals_begin(t, i, d);
+    int rule = u->filter->judge(u, d, f);
+    CHECK(rule < u->filter->n_rules, "rule %d of %s", rule, u->filter->kind.name);
+    removals_end(t, i, d, rule);
+    return rule;
+}
+
 int rules_judge(const struct rules *r, struct document *d, struct removals *t)
 {
-    for (int i = 0; i < r->n; i++) {
-        const struct use *u = &r->use[i];
-        struct findings *f = removals_begin(t, i, d);
-        int rule = u->filter->judge(u, d, f);
-        CHECK(rule < u->filter->n_rules, "rule %d of %s", rule, u->filter->kind.name);
-        removals_end(t, i, d, rule);
-        if (rule >= 0) return i;
-    }
+    for (int i = 0; i < r->n; i++)
+        if (rules_judge_one(r, i, d, t) >= 0) return i;
     return FILTER_KEEPS;
 }

@@ -33,5 +33,7 @@ void rules_tell(struct str *out);
 
 /* The document through all filters, counted: the one that dropped it, or FILTER_KEEPS. */
 int rules_judge(const struct rules *r, struct document *d, struct removals *t);
+/* The document through filter i alone, counted: the rule that drops it, or FILTER_KEEPS. */
+int rules_judge_one(const struct rules *r, int i, struct document *d, struct removals *t);
 
 #endif

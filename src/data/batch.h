@@ -19,6 +19,9 @@ struct batch {
             int32_t *documents; /* [B, S] 0, 1, ... within a sequence: attention may be kept inside a document */
             float *pixels;      /* [B, P] of channels, rows, columns, as the model takes them */
             int32_t *label;     /* [B] the picture's class; -1: not trained */
+            int32_t *segments;  /* [B, S] 0, or 1 in the second text of a pair */
+            float *factor;      /* [B, S] the trainer's own */
+            int32_t *patches;   /* [B, S] which row of its pictures a token is; -1: it is text */
         };
     };
     int64_t n_trained; /* targets that are not -1; of pictures, labels */

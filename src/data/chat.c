@@ -170,13 +170,19 @@ int chat_open(struct chat **out, const struct chat_rules *rules, const struct to
     struct chat *c = xcalloc(1, sizeof *c);
     c->t = t;
     c->train_on = rules->train_on;
+    c->side = rules->side;
+    c->patches = rules->patches;
+    c->image_token = rules->image_token;
+    c->pictures = rules->pictures;
     int code = read_template(rules, &name, &text, e);
     if (!code) code = jinja_parse(&c->template, str_text(&text), text.n, str_text(&name), e);
     if (!code) code = ask_tokenizer(c, str_text(&name), e);
     if (!code) {
         uint64_t parts[] = {hash64(str_text(&text), text.n), (uint64_t)c->train_on, CHAT_VERSION,
                             hash64(c->bos, strlen(c->bos)), hash64(c->eos, strlen(c->eos))};
-        c->key = hash64(parts, sizeof parts);
+        c->key = hash64(parts, sizeof parts) + (uint64_t)c->side;
+        uint64_t pictures[] = {c->key, (uint64_t)c->patches, (uint64_t)c->image_token, (uint64_t)c->pictures};
+        if (c->patches) c->key = hash64(pictures, sizeof pictures);
         c->name = xstrdup(str_text(&name));
     }
     str_free(&name);
@@ -199,6 +205,8 @@ void chat_close(struct chat *c)
     xfree(c->eos);
     xfree(c);
 }
+
+int64_t chat_pictures(const struct chat *c) { return c->patches ? c->pictures : 0; }
 
 uint64_t chat_key(const struct chat *c) { return c->key; }
 

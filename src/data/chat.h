@@ -38,23 +38,37 @@
 enum chat_train_on { CHAT_ANSWERS, CHAT_ALL, CHAT_LAST };
 #define CHAT_TRAIN_ON "answers|all|last"
 
+/* Of records of preferences ("chosen" and "rejected", below), which of the two answers is read. */
+enum chat_side { CHAT_PLAIN, CHAT_CHOSEN, CHAT_REJECTED };
+
 struct chat_rules {
     const char *template_name;  /* of the table (chat_templates.h), "tokenizer", or a file */
     const char *tokenizer_path; /* what data.tokenizer names: its folder is asked for the tokenizer's own template */
     enum chat_train_on train_on;
+    enum chat_side side; /* CHAT_PLAIN: records are of the forms above, else of preferences: prompt, chosen and
+                            rejected, three texts or three lists of messages, or chosen and rejected, two lists that
+                            begin alike and end with an answer each */
+    int64_t patches;     /* > 0: texts have pictures, each so many tokens: */
+    int32_t image_token; /* of this id, where CHAT_IMAGE stands */
+    int64_t pictures;    /* that a record may have, at most */
 };
+
+/* What in a text stands for a picture: so many tokens of this id, of which no loss is taken. */
+#define CHAT_IMAGE "<image>"
 
 struct chat;
 int chat_open(struct chat **c, const struct chat_rules *rules, const struct tokenizer *t, struct err *e);
 void chat_close(struct chat *c); /* NULL is fine */
 /* Changes with template, rules and what this file does with them: part of the key of what was made. */
 uint64_t chat_key(const struct chat *c);
+int64_t chat_pictures(const struct chat *c); /* that a record may have */
 
 /* Tokens of one record, and for each whether a loss is taken of it. */
 struct chat_tokens {
     struct tokens ids;
     unsigned char *trained; /* [ids.n] */
     int64_t trained_room;
+    int pictures;      /* that stand in them */
     bool ends_trained; /* of the end of text behind them, too */
 };
 void chat_tokens_free(struct chat_tokens *out);
@@ -68,5 +82,10 @@ void chat_work_free(struct chat_work *w);
  *           say what an answer is */
 int chat_encode(struct chat_work *w, const struct json *record, const char *where, struct chat_tokens *out,
                 struct err *e);
+
+/* The tokens that a model is asked with: messages (a list of objects with a role and a content each) and the beginning
+ * of the answer. Nothing is taken off their end. The template may tell the day: this is no training data.
+ *   fails   ERR_CORRUPT: the template refuses them */
+int chat_prompt(struct chat_work *w, const struct json *messages, const char *where, struct tokens *ids, struct err *e);
 
 #endif

@@ -7,6 +7,7 @@
  * may stand there twice), and rendering with marks put into the content (templates look at it).
  */
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "data/chat_impl.h"
@@ -47,6 +48,23 @@ static int render(struct chat_work *w, int64_t n, bool prompt, const char *where
                        "%s: the template %s writes the day's date (strftime_now), and samples must not change from day "
                        "to day; write the date into a copy of the template",
                        where, w->chat->name);
+    return code ? err_prefix(e, "%s", where) : OK;
+}
+
+int chat_render_prompt(struct chat_work *w, const struct json *messages, const char *where, struct chat_text *out,
+                       struct err *e)
+{
+    struct jinja_scope *s = w->scope;
+    time_t clock = time(NULL);
+    struct tm now;
+    *out = (struct chat_text){0};
+    jinja_scope_clear(s);
+    jinja_set_messages(s, "messages", messages, "role");
+    jinja_set_text(s, "bos_token", w->chat->bos);
+    jinja_set_text(s, "eos_token", w->chat->eos);
+    jinja_set_bool(s, "add_generation_prompt", true);
+    int code = jinja_render(w->chat->template, s, gmtime_r(&clock, &now), &out->out, e);
+    if (code) jinja_output_fini(&out->out);
     return code ? err_prefix(e, "%s", where) : OK;
 }
 

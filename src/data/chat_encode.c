@@ -132,6 +132,22 @@ static int encode_spaced(struct chat_work *w, const struct chat_text *t, size_t 
     return code;
 }
 
+/* -- pictures -------------------------------------------------------------------------------------------------- */
+
+/* The next place in [from, end) that stands for a picture, whoever wrote it; end: there is none. */
+static size_t next_picture(const struct chat_work *w, const struct chat_text *t, size_t from, size_t end)
+{
+    const char *hit =
+        w->chat->patches ? memmem(t->out.text.p + from, end - from, CHAT_IMAGE, strlen(CHAT_IMAGE)) : NULL;
+    return hit ? (size_t)(hit - t->out.text.p) : end;
+}
+
+static void put_picture(const struct chat_work *w, struct chat_tokens *out)
+{
+    for (int64_t i = 0; i < w->chat->patches; i++) put(out, w->chat->image_token, false);
+    out->pictures++;
+}
+
 /* -- the whole ------------------------------------------------------------------------------------------------- */
 
 /* An answer that ends with a control token and white space behind it ends with the token: a model asked stops there. */
@@ -148,11 +164,12 @@ static void end_at_control(const struct chat_work *w, struct chat_text *t)
     }
 }
 
-static int encode_text(struct chat_work *w, const struct chat_text *t, const char *where, struct chat_tokens *out,
-                       struct err *e)
+/* Between two pictures. */
+static int encode_stretch(struct chat_work *w, const struct chat_text *t, size_t from, size_t end, const char *where,
+                          struct chat_tokens *out, struct err *e)
 {
     const unsigned char *p = (const unsigned char *)str_text(&t->out.text);
-    for (size_t from = 0, end = t->out.text.n, at; from < end;) {
+    for (size_t at; from < end;) {
         const struct added_token *hit = next_control(w, t, from, end, false, &at);
         size_t to = hit ? at : end;
         if (hit && hit->strip_before) to = from + utf8_space_before(p + from, to - from);
@@ -167,13 +184,27 @@ static int encode_text(struct chat_work *w, const struct chat_text *t, const cha
     return OK;
 }
 
+static int encode_text(struct chat_work *w, const struct chat_text *t, const char *where, struct chat_tokens *out,
+                       struct err *e)
+{
+    int code = OK;
+    out->pictures = 0;
+    for (size_t from = 0, end = t->out.text.n; from < end && !code;) {
+        size_t to = next_picture(w, t, from, end);
+        code = encode_stretch(w, t, from, to, where, out, e);
+        if (!code && to < end) put_picture(w, out);
+        from = to + strlen(CHAT_IMAGE);
+    }
+    return code;
+}
+
 int chat_encode(struct chat_work *w, const struct json *record, const char *where, struct chat_tokens *out,
                 struct err *e)
 {
     struct chat_record r;
     struct chat_text t;
     out->ids.n = 0;
-    int code = chat_record_read(&r, record, where, e);
+    int code = chat_record_read(&r, record, w->chat->side, where, e);
     if (code) return code;
     code = chat_render(w, &r, where, &t, e);
     if (!code) {
@@ -187,5 +218,20 @@ int chat_encode(struct chat_work *w, const struct json *record, const char *wher
         chat_text_fini(&t);
     }
     chat_record_fini(&r);
+    return code;
+}
+
+int chat_prompt(struct chat_work *w, const struct json *messages, const char *where, struct tokens *ids, struct err *e)
+{
+    struct chat_text t;
+    struct chat_tokens out = {0};
+    int code = chat_render_prompt(w, messages, where, &t, e);
+    if (code) return code;
+    code = encode_text(w, &t, where, &out, e);
+    ids->n = 0;
+    for (int64_t i = 0; !code && i < out.ids.n; i++) tokens_push(ids, out.ids.ids[i]);
+    if (!code && !ids->n) code = err_set(e, ERR_CORRUPT, "%s: a conversation of no text", where);
+    chat_text_fini(&t);
+    chat_tokens_free(&out);
     return code;
 }

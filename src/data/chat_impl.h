@@ -13,10 +13,14 @@ struct chat {
     struct jinja *template;
     char *name; /* of the template, for errors */
     enum chat_train_on train_on;
+    enum chat_side side;
     struct added control; /* the tokens that only a template may write */
     bool spaced;          /* the tokenizer puts a space before every text */
     char *bos, *eos;      /* their texts */
     uint64_t key;
+    int64_t patches; /* of a picture; 0: texts have none */
+    int32_t image_token;
+    int64_t pictures; /* at most */
 };
 
 struct chat_work {
@@ -35,6 +39,9 @@ struct chat_text {
 /* Renders the record and finds its answers (chat_answers.c). */
 int chat_render(struct chat_work *w, const struct chat_record *r, const char *where, struct chat_text *out,
                 struct err *e);
+/* Renders messages and the beginning of the answer that is to follow. */
+int chat_render_prompt(struct chat_work *w, const struct json *messages, const char *where, struct chat_text *out,
+                       struct err *e);
 void chat_text_fini(struct chat_text *t);
 
 #endif

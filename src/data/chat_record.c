@@ -9,8 +9,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-static const char *const own_members[] = {"messages", "conversations", "prompt", "completion",           "instruction",
-                                          "input",    "output",        "system", "add_generation_prompt"};
+static const char *const own_members[] =
+    {"chosen", "rejected", "messages", "conversations",        "prompt", "completion", "instruction",
+     "input",  "output",   "system",   "add_generation_prompt"};
 
 bool chat_record_passes(const char *member)
 {
@@ -196,7 +197,59 @@ static int read_answers(struct chat_record *r, size_t first, const char *where, 
     return OK;
 }
 
-int chat_record_read(struct chat_record *r, const struct json *record, const char *where, struct err *e)
+/* Two conversations that part with their last message: that is the answer, and what is before it the prompt. */
+static bool part_at_the_end(const struct json *a, const struct json *b)
+{
+    size_t n = json_size(a);
+    bool same = n > 1 && n == json_size(b);
+    for (size_t i = 0; same && i + 1 < n; i++) {
+        struct str x = {0}, y = {0};
+        copy(json_at(a, i), NULL, &(struct json_out){.s = &x});
+        copy(json_at(b, i), NULL, &(struct json_out){.s = &y});
+        same = x.n == y.n && !memcmp(str_text(&x), str_text(&y), x.n);
+        str_free(&x);
+        str_free(&y);
+    }
+    return same;
+}
+
+/* first: the first message that may be an answer. */
+static int read_preference(struct chat_record *r, const struct json *record, enum chat_side side, size_t *first,
+                           const char *where, struct err *e)
+{
+    const struct json *prompt = json_get(record, "prompt"), *chosen = json_get(record, "chosen"),
+                      *rejected = json_get(record, "rejected"), *mine = side == CHAT_CHOSEN ? chosen : rejected;
+    if (is_text(prompt) && is_text(chosen) && is_text(rejected)) {
+        size_t n[2];
+        r->prompt = json_string(prompt, &r->prompt_n, "");
+        r->completion = json_string(mine, &r->completion_n, "");
+        json_string(chosen, &n[0], "");
+        json_string(rejected, &n[1], "");
+        if (r->prompt_n && n[0] && n[1]) return OK;
+        return err_set(e, ERR_CORRUPT, "%s: an empty prompt, chosen or rejected answer", where);
+    }
+    if (is_list(prompt) && is_list(chosen) && is_list(rejected) && json_size(chosen) && json_size(rejected)) {
+        *first = json_size(prompt);
+        return read_two_lists(r, prompt, mine, where, e);
+    }
+    if (!prompt && is_list(chosen) && is_list(rejected)) {
+        if (!part_at_the_end(chosen, rejected))
+            return err_set(e, ERR_CORRUPT,
+                           "%s: chosen and rejected differ before their last messages; wanted conversations that begin "
+                           "alike, or a prompt apart",
+                           where);
+        *first = json_size(mine) - 1;
+        r->messages = mine;
+        return OK;
+    }
+    return err_set(e, ERR_CORRUPT,
+                   "%s: wanted a record with \"prompt\", \"chosen\" and \"rejected\", three texts or three lists of "
+                   "messages, or with \"chosen\" and \"rejected\", two conversations",
+                   where);
+}
+
+int chat_record_read(struct chat_record *r, const struct json *record, enum chat_side side, const char *where,
+                     struct err *e)
 {
     const struct json *messages = json_get(record, "messages"), *talk = json_get(record, "conversations"),
                       *prompt = json_get(record, "prompt"), *completion = json_get(record, "completion");
@@ -204,6 +257,19 @@ int chat_record_read(struct chat_record *r, const struct json *record, const cha
     int code = OK;
     *r = (struct chat_record){.record = record};
     const struct json *list;
+    if (side != CHAT_PLAIN) {
+        code = read_preference(r, record, side, &first, where, e);
+        if (!code && r->own && holds_nul(record))
+            code = err_set(e, ERR_CORRUPT, "%s: a text that holds a NUL, in a record of preferences", where);
+        if (!code && r->messages) code = read_answers(r, first, where, e);
+        bool answers = !r->messages;
+        for (int64_t i = 0; !code && i < r->n; i++) answers |= r->answer[i];
+        if (!code && !answers)
+            code = err_set(e, ERR_CORRUPT, "%s: %s: no message of the assistant to take a loss of", where,
+                           side == CHAT_CHOSEN ? "chosen" : "rejected");
+        if (code) chat_record_fini(r);
+        return code;
+    }
     if ((code = read_text_of_list(r, messages, "messages", &list, where, e))) return code;
     if (list) messages = list;
     if (!is_list(messages)) {

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "data/chat.h"
 
 struct chat_record {
     const struct json *messages;     /* a list of objects with a role each; NULL: the record is two texts */
@@ -20,8 +21,10 @@ struct chat_record {
     bool *answer;              /* per message: it is one of which a loss may be taken */
     int64_t n;
 };
-/* The record stays the caller's, and must stay. where: for errors. ERR_CORRUPT. */
-int chat_record_read(struct chat_record *r, const struct json *record, const char *where, struct err *e);
+/* The record stays the caller's, and must stay. side: which answer of a preference; both are looked at, so a record is
+ * good or bad for both sides alike. where: for errors. ERR_CORRUPT. */
+int chat_record_read(struct chat_record *r, const struct json *record, enum chat_side side, const char *where,
+                     struct err *e);
 void chat_record_fini(struct chat_record *r);
 /* Whether the template sees this member of the record under its name: any but those the forms are made of. */
 bool chat_record_passes(const char *member);

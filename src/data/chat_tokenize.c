@@ -27,6 +27,7 @@ struct entry {
     struct parts_place after; /* this record; documents are not counted yet */
     struct part_begin begin;
     int64_t skipped;
+    int pictures; /* of its sample */
     struct chat_tokens tokens;
     int code;
     struct err error;
@@ -48,6 +49,7 @@ struct job {
     int64_t bytes, n_bad, bytes_at_start; /* of text that was read; bad records that were listed */
     double start_s, shown_s;
     bool shown, skip_bad;
+    int64_t most; /* pictures of a record */
 };
 
 static void take_told(struct job *j, struct str *into)
@@ -83,23 +85,32 @@ static int read_block(struct job *j, struct err *e)
         x->begin = (struct part_begin){source_file(s), place.offset};
         x->after = (struct parts_place){.file = source_file(s), .document = place.number + 1, .bytes = j->bytes};
         x->skipped = source_n_skipped(s);
+        x->pictures = source_pictures(s);
     }
     return got < 0 ? got : j->n > 0;
 }
 
-static void encode_entry(struct chat_work *w, struct entry *x)
+static void encode_entry(struct chat_work *w, int64_t most, struct entry *x)
 {
     struct json *record;
     x->code = json_parse_published(&record, str_text(&x->text), x->text.n, x->where, &x->error);
     if (x->code) return;
     x->code = chat_encode(w, record, x->where, &x->tokens, &x->error);
     json_free(record);
+    if (!x->code && x->tokens.pictures != x->pictures)
+        x->code = err_set(&x->error, ERR_CORRUPT,
+                          "%s: its text names %d pictures (%s), and the sample has %d; wanted as many of both",
+                          x->where, x->tokens.pictures, CHAT_IMAGE, x->pictures);
+    if (!x->code && x->pictures > most)
+        x->code = err_set(&x->error, ERR_CORRUPT,
+                          "%s: has %d pictures, and a sample holds %lld (model.vision.images, model.seq_len)", x->where,
+                          x->pictures, (long long)most);
 }
 
 static void encode_block(void *arg, int member, int n_members)
 {
     struct job *j = arg;
-    for (int64_t i = member; i < j->n; i += n_members) encode_entry(j->work_of[member], &j->entries[i]);
+    for (int64_t i = member; i < j->n; i += n_members) encode_entry(j->work_of[member], j->most, &j->entries[i]);
 }
 
 /* -- where tokens go ---------------------------------------------------------------------------------------- */
@@ -112,7 +123,7 @@ static int not_ours(const struct job *j, struct err *e)
 /* A document of a piece, its end among its ids. */
 static int write_document(struct job *j, const struct part_begin *b, const int32_t *ids, int64_t n, struct err *e)
 {
-    int32_t vocab = tokenizer_vocab(j->run->tokenizer), plain[512];
+    int32_t vocab = j->run->vocab, plain[512];
     unsigned char trained[512];
     if (n < 1 || !(ids[n - 1] & ENDS) || b->file < 0 || b->file >= source_n_files(j->run->source))
         return not_ours(j, e);
@@ -147,7 +158,8 @@ static int deliver(struct job *j, const struct parts_place *after, int64_t skipp
 {
     j->piece = (struct work_piece){
         .after = *after,
-        .whole = whole,
+        .done = whole,
+        .seq = j->piece.seq + 1,
         .skipped = skipped,
         .ids = j->ids.ids,
         .n_ids = j->ids.n,
@@ -255,11 +267,16 @@ static int open_work(struct job *j, struct err *e)
 {
     char *path = tokenize_work_path(j->run), done[32];
     const uint64_t about[] = {j->run->key, CHAT_WORK_VERSION};
-    int code = work_open(&j->work, path, hash64(about, sizeof about), sizeof(int32_t), &j->piece, e);
+    int code = work_open(&j->work, path, hash64(about, sizeof about), sizeof(int32_t), 1, e);
+    if (!code) {
+        const struct work_lot *l = work_lot(j->work, 0);
+        j->piece = (struct work_piece){.after = l->after, .done = l->done, .seq = l->n - 1, .skipped = l->skipped};
+        if (l->skipped_text) snprintf(j->piece.skipped_text, sizeof j->piece.skipped_text, "%s", l->skipped_text);
+    }
     if (!code && j->piece.after.file >= 0) {
         log_info("data: goes on behind %s of text, %lld conversations: %s",
                  str_bytes(done, (double)j->piece.after.bytes), (long long)j->piece.after.documents, path);
-        if (!j->piece.whole) code = seek(j, e);
+        if (!j->piece.done) code = seek(j, e);
         if (j->run->told) str_clear(j->run->told); /* bad records on the way are in the work already */
     }
     xfree(path);
@@ -294,12 +311,13 @@ int chat_tokenize(const struct chat *c, bool skip_bad, const struct tokenize_run
     struct job j = {.run = run,
                     .writer = w,
                     .skip_bad = skip_bad,
+                    .most = chat_pictures(c),
                     .start_s = clock_now_s(),
                     .shown_s = clock_now_s(),
-                    .piece.after.file = -1};
+                    .piece = {.after.file = -1, .seq = -1}};
     int code = source_bytes(run->source) >= run->work_from ? open_work(&j, e) : OK;
     int64_t before = j.piece.after.bytes;
-    if (!code && !j.piece.whole) code = run_team(&j, c, e);
+    if (!code && !j.piece.done) code = run_team(&j, c, e);
     if (!code && j.work) code = work_replay(j.work, to_writer, &j, e);
     *r = (struct tokenize_result){.bytes = j.piece.after.bytes,
                                   .bytes_before = before,
@@ -308,6 +326,7 @@ int chat_tokenize(const struct chat *c, bool skip_bad, const struct tokenize_run
                                   .skipped = j.piece.skipped,
                                   .bad = j.n_bad,
                                   .seconds = clock_now_s() - j.start_s};
+    snprintf(r->skipped_text, sizeof r->skipped_text, "%s", j.piece.skipped_text);
     if (code && j.work && j.piece.after.file >= 0 && code != ERR_SIGNAL) tokenize_say_kept(run, e);
     work_close(j.work, false);
     tokens_free(&j.ids);

@@ -15,7 +15,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "data/dataset_mix.h"
 #include "data/dataset_weights.h"
+#include "data/labels.h"
 #include "data/megatron.h"
 #include "data/sampler.h"
 #include "data/tokenfile.h"
@@ -29,21 +31,29 @@ enum { USUAL_WINDOW = 4096 };
 struct stream {
     struct tokenfile file;
     struct cuts cuts;           /* of pictures only n and n_inputs */
+    struct tokenfile rejected;  /* of pairs: file has the chosen answers */
     struct image_index *images; /* NULL: texts */
+    int32_t *labels;            /* of its documents; NULL: they have none */
 };
 
 struct dataset {
     struct stream *streams;
     int n;
-    struct blend blend;    /* of groups, or parts */
-    struct remote *remote; /* of token files behind addresses; NULL: there are none */
+    struct dataset_mix mix; /* what the streams are of */
+    struct blend blend;     /* of groups, or parts */
+    struct remote *remote;  /* of token files behind addresses; NULL: there are none */
     int64_t seq_len, parts, n_pixels, group, n_tokens;
     int64_t n_cuts; /* samples of all sources, each a part */
     uint64_t seed;
     int32_t eos;
-    bool shuffled, reset_positions, mask_boundaries, joined;
+    bool shuffled, reset_positions, mask_boundaries, joined, pairs;
     struct fim fim;
+    struct mlm mlm;
+    int64_t classes;
+    int32_t begin; /* comes before a text of a class; -1: nothing does */
     struct image_rule images;
+    struct text_pictures_rule pictures; /* of texts */
+    bool sees;                          /* samples are pictures with a class */
 };
 
 /* One piece of memory, the fields one after the other, each on an address that fits any of them. */
@@ -145,6 +155,64 @@ static int open_object(struct dataset *d, struct tokenfile *f, const char *url, 
     return code ? code : tokenfile_open_file(f, &file, e);
 }
 
+/* Both sides of every record are whole samples, so that document i of one file and of the other are a pair. */
+static int check_pairs(const struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
+{
+    int64_t ends[2] = {0}, longest = 0;
+    for (int side = 0; side < 2; side++)
+        for (int64_t i = 0, begin = 0; i < s->file.n_documents; i++, begin = ends[side]) {
+            int code = tokenfile_ends(side ? &s->rejected : &s->file, i, 1, &ends[side], e);
+            if (code) return code;
+            if (ends[side] - begin > longest) longest = ends[side] - begin;
+        }
+    if (longest - 1 > o->seq_len)
+        return err_set(e, ERR_REQUEST,
+                       "%s: a prompt and an answer have %lld tokens, and a sequence %lld; an answer that is cut says "
+                       "nothing of what is preferred: choose model.seq_len: %lld, or leave such records out",
+                       path, (long long)longest, (long long)o->seq_len, (long long)longest - 1);
+    return OK;
+}
+
+/* No picture is cut. */
+static int check_whole(const struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
+{
+    for (int64_t i = 0, begin = 0, end; i < s->file.n_documents; i++, begin = end) {
+        int code = tokenfile_ends(&s->file, i, 1, &end, e);
+        if (code) return code;
+        if (end - begin - 1 <= o->seq_len) continue;
+        char *input = NULL;
+        int64_t byte = -1;
+        if (tokenfile_origin(&s->file, i, &input, &byte, e)) return e->code;
+        err_set(e, ERR_REQUEST,
+                "%s: the record at byte %lld has %lld tokens, those of its pictures among them, and a sample %lld; a "
+                "text with pictures is not cut: choose model.seq_len: %lld, or leave such records out",
+                input ? input : path, (long long)byte, (long long)(end - begin), (long long)o->seq_len,
+                (long long)(end - begin - 1));
+        xfree(input);
+        return ERR_REQUEST;
+    }
+    return OK;
+}
+
+static int open_rejected(struct stream *s, const struct dataset_source *source, const char *path,
+                         struct tokenize_input *how, const struct dataset_options *o, struct err *e)
+{
+    char *file = NULL;
+    how->chat.side = CHAT_REJECTED;
+    int code = tokenize_cached(o->tokenizer, source->path, how, o->cache_dir, o->give_up, &file, e);
+    if (!code) code = tokenfile_open(&s->rejected, file, e);
+    xfree(file);
+    if (!code) code = tokenfile_has_ends(&s->rejected) ? OK : tokenfile_find_ends(&s->rejected, o->give_up, e);
+    if (!code && s->file.n_documents == s->rejected.n_documents) code = check_pairs(s, path, o, e);
+    if (!code && (s->file.n_documents != s->rejected.n_documents || s->cuts.n != s->file.n_documents))
+        code = err_set(e, ERR_REQUEST,
+                       "%s: %lld chosen answers, %lld rejected ones, %lld samples: every record wants one of each, not "
+                       "longer than model.seq_len (%lld)",
+                       path, (long long)s->file.n_documents, (long long)s->rejected.n_documents, (long long)s->cuts.n,
+                       (long long)o->seq_len);
+    return code;
+}
+
 /* path: what may be said of the source's. */
 static int open_stream(struct dataset *d, struct stream *s, const struct dataset_source *source, const char *path,
                        const struct dataset_options *o, struct err *e)
@@ -166,6 +234,17 @@ static int open_stream(struct dataset *d, struct stream *s, const struct dataset
         return err_set(e, ERR_REQUEST, "%s: is a token file, which has no column \"%s\"; leave the column out", path,
                        source->column);
     }
+    if ((file || megatron) && source->label) {
+        xfree(file);
+        xfree(megatron);
+        return err_set(e, ERR_REQUEST, "%s: is a token file, which has no classes of its texts; name the .jsonl file",
+                       path);
+    }
+    if ((file || megatron) && o->pictures.patches) {
+        xfree(file);
+        xfree(megatron);
+        return err_set(e, ERR_REQUEST, "%s: is a token file, which has no pictures; name the shards (.tar)", path);
+    }
     if ((file || megatron) && source->chat) {
         xfree(file);
         xfree(megatron);
@@ -175,7 +254,14 @@ static int open_stream(struct dataset *d, struct stream *s, const struct dataset
     struct tokenize_input how = {.column = source->column,
                                  .remote = o->remote,
                                  .skip_bad = source->skip_bad,
-                                 .chat = {source->chat, o->tokenizer_path, (enum chat_train_on)source->train_on}};
+                                 .chat = {source->chat, o->tokenizer_path, (enum chat_train_on)source->train_on,
+                                          o->pairs ? CHAT_CHOSEN : CHAT_PLAIN}};
+    if (o->pictures.patches) {
+        if (!source->chat) how.chat.template_name = "plain";
+        how.chat.patches = o->pictures.patches;
+        how.chat.image_token = o->pictures.token;
+        how.chat.pictures = o->pictures.most;
+    }
     if (megatron) code = megatron_cached(o->tokenizer, megatron, o->cache_dir, o->give_up, &file, e);
     else if (!file) code = tokenize_cached(o->tokenizer, source->path, &how, o->cache_dir, o->give_up, &file, e);
     if (!code && address && !cached) code = open_object(d, &s->file, source->path, o, e);
@@ -184,15 +270,20 @@ static int open_stream(struct dataset *d, struct stream *s, const struct dataset
     xfree(file);
     xfree(megatron);
     if (!code) code = check_tokenizer(&s->file, o->tokenizer, path, e);
-    return code ? code : cut_stream(s, path, o, e);
+    if (!code) code = cut_stream(s, path, o, e);
+    if (!code && o->pictures.patches) code = check_whole(s, path, o, e);
+    if (!code && o->pairs) code = open_rejected(s, source, path, &how, o, e);
+    if (code || !o->classes) return code;
+    struct source_options records = {.column = source->column, .remote = o->remote, .skip_bad = source->skip_bad};
+    return labels_read(source->path, &records, source->label, o->classes, s->file.n_documents, &s->labels, e);
 }
 
-/* path: what may be said of the source's. */
-static int open_images(struct stream *s, const struct dataset_source *source, const char *path,
+static int open_images(struct stream *s, const struct dataset_source *source, const struct mix_source *about,
                        const struct dataset_options *o, struct err *e)
 {
     struct image_index_options x = {
-        .path = source->path,
+        .energon = about->leaf,
+        .path = about->leaf ? about->name : source->path,
         .part = o->images.part,
         .label = source->column,
         .classes = o->images.classes,
@@ -204,10 +295,27 @@ static int open_images(struct stream *s, const struct dataset_source *source, co
     };
     if (source->chat)
         return err_set(e, ERR_REQUEST,
-                       "%s: holds pictures, for this model, and chat is for conversations; leave it out", path);
+                       "%s: holds pictures, for this model, and chat is for conversations; leave it out", about->name);
     int code = image_index_open(&s->images, &x, e);
     if (!code) s->cuts.n = s->cuts.n_inputs = image_index_n(s->images);
     return code;
+}
+
+/* Texts with pictures: whole documents, of conversations or captions. */
+static int check_pictures(const struct dataset_options *o, struct err *e)
+{
+    if (o->pack == PACK_JOINED || o->parts > 1 || o->fim.rate > 0 || o->pairs || o->classes)
+        return err_set(e, ERR_REQUEST,
+                       "texts with pictures are whole documents: choose data.pack: best_fit or padded, and none of "
+                       "data.parts, data.fim and records of preferences");
+    for (int i = 0; i < o->n_sources; i++)
+        if (remote_is(o->sources[i].path)) {
+            char *path = remote_hidden(o->sources[i].path);
+            err_set(e, ERR_REQUEST, "%s: texts with pictures are read from files; copy it", path);
+            xfree(path);
+            return ERR_REQUEST;
+        }
+    return OK;
 }
 
 static int check_images(const struct dataset_options *o, struct err *e)
@@ -216,6 +324,7 @@ static int check_images(const struct dataset_options *o, struct err *e)
     if (o->images.view.channels != 1 && o->images.view.channels != VIEW_CHANNELS)
         return err_set(e, ERR_REQUEST, "pictures of %d channels (model.channels); files hold 1 or 3",
                        o->images.view.channels);
+    if (o->pictures.patches) return check_pictures(o, e);
     if (o->pack != PACK_JOINED || o->group || o->parts > 1 || o->fim.rate > 0)
         return err_set(e, ERR_REQUEST, "samples are pictures, and %s; leave the key out",
                        o->fim.rate > 0 ? "data.fim rearranges texts"
@@ -245,7 +354,55 @@ static int check_options(const struct dataset_options *o, struct err *e)
     if (o->group < 0 || (o->group && o->global_batch % o->group))
         return err_set(e, ERR_REQUEST, "groups of %lld samples in batches of %lld; choose a divisor",
                        (long long)o->group, (long long)o->global_batch);
+    if (o->classes && (o->pack != PACK_PADDED || o->parts > 1 || o->fim.rate > 0))
+        return err_set(e, ERR_REQUEST,
+                       "a sample of a class is one document: choose data.pack: padded, and neither data.parts "
+                       "nor data.fim");
+    if (o->mlm.rate > 0 && o->fim.rate > 0)
+        return err_set(e, ERR_REQUEST, "data.fim moves what data.mlm hides in its place; choose one of both");
+    if (o->pairs && (o->pack != PACK_PADDED || o->group || o->parts > 1))
+        return err_set(e, ERR_REQUEST,
+                       "a sequence of a pair is one document: choose data.pack: padded, and neither "
+                       "data.group nor data.parts");
+    if (o->pairs && o->global_batch % 2)
+        return err_set(e, ERR_REQUEST, "batches of %lld sequences, and a pair is two", (long long)o->global_batch);
+    for (int i = 0; i < o->n_sources; i++)
+        if (o->pairs && (!o->sources[i].chat || o->sources[i].skip_bad))
+            return err_set(e, ERR_REQUEST,
+                           o->sources[i].chat ? "%s: bad records of preferences are errors (data.skip_bad)"
+                                              : "%s: records of preferences are written by a template; name one (chat)",
+                           o->sources[i].path);
+    for (int i = 0; i < o->n_sources; i++)
+        if (!o->sources[i].label != !o->classes)
+            return err_set(e, ERR_REQUEST,
+                           o->classes
+                               ? "%s: has no label, and this model tells classes of texts; name the member "
+                                 "of its records that is one (label)"
+                               : "%s: has a label, and this model tells no classes (model.classes); leave it out",
+                           o->sources[i].path);
     return OK;
+}
+
+/* The token before a text of a class. */
+static int find_begin(struct dataset *d, const struct dataset_options *o, struct err *e)
+{
+    const char *name = o->begin ? o->begin : "[CLS]";
+    d->begin = tokenizer_find(o->tokenizer, name, strlen(name));
+    if (d->begin >= 0 || !o->begin) return OK;
+    return err_set(e, ERR_REQUEST, "data.begin: the tokenizer has no token \"%.100s\"; name one that it has", o->begin);
+}
+
+/* By weight; of a mix of repetitions by what each source has. */
+static int blend_sources(struct dataset *d, const struct dataset_options *o, struct err *e)
+{
+    struct dataset_options all = *o;
+    int64_t *n = xcalloc((size_t)d->n + 1, sizeof *n);
+    for (int i = 0; i < d->n; i++) n[i] = d->streams[i].cuts.n;
+    dataset_mix_weigh(&d->mix, n);
+    xfree(n);
+    all.sources = d->mix.sources;
+    all.n_sources = d->n;
+    return weights_blend(&d->blend, &all, e);
 }
 
 int dataset_open(struct dataset **out, const struct dataset_options *o, struct err *e)
@@ -256,7 +413,6 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
     if (code) return code;
     struct dataset *d = xcalloc(1, sizeof *d);
     *d = (struct dataset){
-        .streams = xcalloc((size_t)o->n_sources, sizeof *d->streams),
         .seq_len = o->seq_len,
         .parts = o->parts ? o->parts : 1,
         .group = o->group ? o->group : 1,
@@ -264,26 +420,59 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         .seed = o->seed,
         .eos = o->tokenizer ? tokenizer_eos(o->tokenizer) : -1,
         .images = o->images,
-        .n_pixels = o->images.view.size ? image_rule_pixels(&o->images) : 0,
+        .pictures = o->pictures,
+        .sees = o->images.view.size && !o->pictures.patches,
+        .n_pixels =
+            o->images.view.size ? image_rule_pixels(&o->images) * (o->pictures.patches ? o->pictures.most : 1) : 0,
         .shuffled = o->shuffled,
         .reset_positions = o->reset_positions,
         .mask_boundaries = o->mask_boundaries,
+        .classes = o->classes,
+        .begin = -1,
+        .pairs = o->pairs,
     };
-    if (!d->n_pixels) code = fim_init(&d->fim, &o->fim, o->tokenizer, o->seed, e);
-    for (int i = 0; i < o->n_sources && !code; i++, d->n++) {
-        const char *path = o->sources[i].path;
-        char *shown = remote_is(path) ? remote_shown(path) : xstrdup(path);
-        d->streams[i].file.file.fd = -1;
-        if (d->n_pixels) code = open_images(&d->streams[i], &o->sources[i], shown, o, e);
-        else code = open_stream(d, &d->streams[i], &o->sources[i], shown, o, e);
-        xfree(shown);
+    if (!d->sees) code = fim_init(&d->fim, &o->fim, o->tokenizer, o->seed, e);
+    if (!d->sees && !code) code = mlm_init(&d->mlm, &o->mlm, o->tokenizer, e);
+    if (d->classes && !code) code = find_begin(d, o, e);
+    if (!code) code = dataset_mix_init(&d->mix, o, e);
+    d->streams = xcalloc((size_t)d->mix.n + 1, sizeof *d->streams);
+    for (int i = 0; i < d->mix.n && !code; i++, d->n++) {
+        const struct mix_source *about = &d->mix.about[i];
+        d->streams[i].file.file.fd = d->streams[i].rejected.file.fd = -1;
+        if (d->sees) code = open_images(&d->streams[i], &d->mix.sources[i], about, o, e);
+        else code = open_stream(d, &d->streams[i], &d->mix.sources[i], about->name, o, e);
         d->n_cuts += d->streams[i].cuts.n;
         d->n_tokens += d->streams[i].file.n_tokens;
     }
-    if (!code) code = weights_blend(&d->blend, o, e);
+    if (!code) code = blend_sources(d, o, e);
     if (code) dataset_close(d);
     else *out = d;
     return code;
+}
+
+/* Of source i's pictures, and for i = n of all token files; NULL: it reads no object. */
+static struct remote *remote_of(const struct dataset *d, int i)
+{
+    if (i == d->n) return d->remote;
+    return d->streams[i].images ? image_index_remote(d->streams[i].images) : NULL;
+}
+
+size_t dataset_object_bytes(const struct dataset *d)
+{
+    size_t bytes = 0;
+    for (int i = 0; i <= d->n; i++) bytes += remote_of(d, i) ? remote_memory(remote_of(d, i)) : 0;
+    return bytes;
+}
+
+void dataset_objects_in(struct dataset *d, void *memory)
+{
+    char *at = memory;
+    for (int i = 0; i <= d->n; i++) {
+        struct remote *r = remote_of(d, i);
+        if (!r) continue;
+        remote_place(r, at);
+        at += remote_memory(r);
+    }
 }
 
 void dataset_close(struct dataset *d)
@@ -291,13 +480,16 @@ void dataset_close(struct dataset *d)
     if (!d) return;
     for (int i = 0; i < d->n; i++) {
         image_index_close(d->streams[i].images);
-        if (d->n_pixels) continue;
+        xfree(d->streams[i].labels);
+        if (d->sees) continue;
         cuts_close(&d->streams[i].cuts);
         tokenfile_close(&d->streams[i].file);
+        if (d->pairs) tokenfile_close(&d->streams[i].rejected);
     }
     if (d->remote) remote_say(d->remote);
     remote_free(d->remote);
     blend_fini(&d->blend);
+    dataset_mix_fini(&d->mix);
     xfree(d->streams);
     xfree(d);
 }
@@ -315,6 +507,7 @@ int64_t dataset_part(const struct dataset *d, int64_t sample, int64_t j)
 void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample)
 {
     int64_t r;
+    if (d->pairs) k /= 2;
     *source = blend_pick(&d->blend, k / d->group, &r);
     int64_t n = d->streams[*source].cuts.n, n_groups = (n + d->group - 1) / d->group;
     *sample = order_pick(d->seed, *source, d->shuffled, n_groups, r, epoch) * d->group + k % d->group;
@@ -344,7 +537,7 @@ int dataset_sample(const struct dataset *d, int64_t k, int32_t *tokens, struct e
 /* What tokens of a file and their masks are read into. */
 struct room {
     struct fim_work *fim; /* NULL: nothing of it is done */
-    int64_t order;        /* of the part, for it */
+    int64_t order;        /* of the part, for it; of the sample, where tokens are hidden */
     int32_t *ids;         /* [seq_len + 1] */
     unsigned char *mask;  /* [seq_len + 1] */
 };
@@ -377,7 +570,49 @@ static int rearrange(const struct tokenfile *f, int64_t document, int64_t n, str
 struct place {
     int64_t row, at; /* at: tokens of the row that are there */
     int32_t document;
+    int64_t pictures; /* of the row that are there */
 };
+
+/* Pictures of texts: none yet. */
+static void no_pictures(const struct dataset *d, struct batch *b, int64_t row)
+{
+    if (!d->pictures.patches) return;
+    memset(b->pixels + row * b->n_pixels, 0, to_size(b->n_pixels) * sizeof *b->pixels);
+    for (int64_t i = 0; i < b->seq_len; i++) b->patches[row * b->seq_len + i] = -1;
+}
+
+/* Those of a document, whose n inputs are at `at` in the batch: tokens of pictures are rows of them, in order. */
+static int fill_pictures(const struct dataset *d, const struct stream *s, struct batch *b, struct place *to, int64_t at,
+                         int64_t n, int64_t document, int64_t order, struct err *e)
+{
+    const struct text_pictures_rule *p = &d->pictures;
+    int64_t tokens = 0, each = image_rule_pixels(&d->images);
+    for (int64_t i = at; i < at + n; i++) {
+        if (b->tokens[i] != p->token) continue;
+        b->patches[i] = (int32_t)((to->pictures + tokens / p->patches) * p->places + p->lead + tokens % p->patches);
+        tokens++;
+    }
+    int64_t pictures = tokens / p->patches;
+    if (tokens % p->patches || to->pictures + pictures > p->most)
+        return err_set(e, ERR_CORRUPT,
+                       "%s: document %lld: %lld tokens of pictures, with those before it more than %lld pictures, or a "
+                       "part of one",
+                       s->file.path, (long long)document, (long long)tokens, (long long)p->most);
+    int code = text_pictures_fill(&s->file, document, pictures, &d->images, d->seed, (uint64_t)order,
+                                  b->pixels + to->row * b->n_pixels + to->pictures * each, e);
+    to->pictures += pictures;
+    return code;
+}
+
+/* The target of place i of what was read, which is place `at` of the batch: the next token, or what may be hidden. */
+static void aim(const struct dataset *d, struct batch *b, int64_t at, bool trained, const struct room *r, int64_t i)
+{
+    bool hides = d->mlm.rate > 0;
+    if (hides) trained = r->ids[i] != d->eos && r->mask[i];
+    b->targets[at] = !trained ? -1 : r->ids[hides ? i : i + 1];
+    b->segments[at] = 0;
+    b->n_trained += !hides && trained;
+}
 
 /* n places of a row from n + 1 tokens: documents end with the end-of-text id, and the last of a part with it. */
 static void fill_joined(const struct dataset *d, struct batch *b, struct place *p, int64_t n, const struct room *r)
@@ -388,8 +623,7 @@ static void fill_joined(const struct dataset *d, struct batch *b, struct place *
     for (int64_t i = 0; i < n; i++) {
         bool ends = r->ids[i] == d->eos;
         bool trained = !(ends && d->mask_boundaries) && r->mask[i + 1];
-        b->targets[at + i] = trained ? r->ids[i + 1] : -1;
-        b->n_trained += trained;
+        aim(d, b, at + i, trained, r, i);
         b->positions[at + i] = d->reset_positions ? position : (int32_t)(p->at + i);
         b->documents[at + i] = document;
         position = ends ? 0 : position + 1;
@@ -397,6 +631,34 @@ static void fill_joined(const struct dataset *d, struct batch *b, struct place *
     }
     p->at += n;
     p->document = document + (r->ids[n - 1] != d->eos);
+}
+
+/* One side of a pair: document i of a file, whole. */
+static int fill_side(const struct dataset *d, const struct tokenfile *f, int64_t i, struct batch *b, struct place *to,
+                     struct room *r, struct err *e)
+{
+    int64_t ends[2] = {0}, at = to->row * b->seq_len;
+    int code = i ? tokenfile_ends(f, i - 1, 2, ends, e) : tokenfile_ends(f, 0, 1, &ends[1], e);
+    int64_t n = ends[1] - ends[0] - 1;
+    if (!code) code = read_tokens(f, ends[0], n + 1, r, e);
+    if (code) return code;
+    memcpy(b->tokens + at, r->ids, to_size(n) * sizeof *r->ids);
+    for (int64_t k = 0; k < n; k++) {
+        aim(d, b, at + k, r->mask[k + 1], r, k);
+        b->positions[at + k] = (int32_t)k;
+        b->documents[at + k] = 0;
+    }
+    to->at = n;
+    to->document = 1;
+    return OK;
+}
+
+/* One side of a pair of a source. */
+static int fill_pair(const struct dataset *d, int source, int64_t document, bool rejected, struct batch *b,
+                     struct place *to, struct room *r, struct err *e)
+{
+    const struct stream *s = &d->streams[source];
+    return fill_side(d, rejected ? &s->rejected : &s->file, document, b, to, r, e);
 }
 
 /* What is left of a row: places each a document of its own, so that attention has one pair for it. */
@@ -408,25 +670,55 @@ static void pad_row(const struct dataset *d, struct batch *b, const struct place
         b->targets[at + i] = -1;
         b->positions[at + i] = 0;
         b->documents[at + i] = document++;
+        b->segments[at + i] = 0;
     }
     b->n_padded += b->seq_len - p->at;
 }
 
-static int fill_packed(const struct tokenfile *f, struct batch *b, struct place *to, const struct cuts_pieces *p,
-                       struct room *r, struct err *e)
+/* A document of a class, or a piece of it, is a row. */
+static void fill_told(const struct dataset *d, const struct stream *s, struct batch *b, struct place *to,
+                      int64_t document, int64_t n, const struct room *r)
 {
+    int64_t at = to->row * b->seq_len, m = 0, leads = d->begin >= 0, room = b->seq_len - leads;
+    bool ends = n < room; /* else there is no place for an end */
+    int32_t segment = 0;
+    if (leads) b->tokens[at + m++] = d->begin;
+    memcpy(b->tokens + at + m, r->ids, to_size(n < room ? n : room) * sizeof *r->ids);
+    m += n < room ? n : room;
+    if (ends) b->tokens[at + m++] = d->eos;
+    for (int64_t i = 0; i < m; i++) {
+        b->targets[at + i] = i ? -1 : s->labels[document];
+        b->positions[at + i] = (int32_t)i;
+        b->documents[at + i] = 0;
+        b->segments[at + i] = segment;
+        if (b->tokens[at + i] == d->eos) segment = 1;
+    }
+    b->n_trained += b->targets[at] >= 0;
+    to->at = m;
+    to->document = 1;
+}
+
+static int fill_packed(const struct dataset *d, const struct stream *s, struct batch *b, struct place *to,
+                       const struct cuts_pieces *p, struct room *r, struct err *e)
+{
+    const struct tokenfile *f = &s->file;
     for (int64_t k = 0; k < p->n; to->at += p->p[k++].n, to->document++) {
         int64_t n = p->p[k].n, at = to->row * b->seq_len + to->at;
         int code = read_tokens(f, p->p[k].begin, n + 1, r, e);
         if (!code) code = rearrange(f, k, n + 1, r, e);
         if (code) return code;
+        if (d->classes) {
+            fill_told(d, s, b, to, p->p[k].document, n, r);
+            return OK;
+        }
         memcpy(b->tokens + at, r->ids, to_size(n) * sizeof *r->ids);
         for (int64_t i = 0; i < n; i++) {
-            b->targets[at + i] = r->mask[i + 1] ? r->ids[i + 1] : -1;
-            b->n_trained += r->mask[i + 1];
+            aim(d, b, at + i, r->mask[i + 1], r, i);
             b->positions[at + i] = (int32_t)i;
             b->documents[at + i] = to->document;
         }
+        if (d->pictures.patches) code = fill_pictures(d, s, b, to, at, n, p->p[k].document, r->order, e);
+        if (code) return code;
     }
     return OK;
 }
@@ -441,16 +733,30 @@ static int fill_part(const struct dataset *d, int source, int64_t i, const uint6
     if (!code && d->joined) code = read_tokens(&s->file, p.p[0].begin, p.p[0].n + 1, r, e);
     if (!code && d->joined) code = rearrange(&s->file, 0, p.p[0].n + 1, r, e);
     if (!code && d->joined) fill_joined(d, b, to, p.p[0].n, r);
-    else if (!code) code = fill_packed(&s->file, b, to, &p, r, e);
+    else if (!code) code = fill_packed(d, s, b, to, &p, r, e);
     xfree(p.p);
     return code;
+}
+
+/* Tokens of a row that is filled. */
+static void hide(const struct dataset *d, struct batch *b, int64_t row, uint64_t seed, int64_t sample)
+{
+    int64_t at = row * b->seq_len;
+    if (d->mlm.rate > 0) b->n_trained += mlm_apply(&d->mlm, seed, sample, b->tokens + at, b->targets + at, b->seq_len);
 }
 
 static int fill_sample(const struct dataset *d, int64_t k, struct batch *b, int64_t row, struct room *r, struct err *e)
 {
     struct place to = {.row = row};
     int code = OK;
-    for (int64_t j = 0; j < d->parts && !code; j++) {
+    no_pictures(d, b, row);
+    if (d->pairs) {
+        int source;
+        int64_t epoch, document;
+        dataset_where(d, k, &source, &epoch, &document);
+        code = fill_pair(d, source, document, k % 2, b, &to, r, e);
+    }
+    for (int64_t j = 0; !d->pairs && j < d->parts && !code; j++) {
         int source;
         int64_t epoch, sample;
         uint64_t shuffle;
@@ -459,6 +765,7 @@ static int fill_sample(const struct dataset *d, int64_t k, struct batch *b, int6
         if (sample >= 0) code = fill_part(d, source, sample, shuffle_of(d, source, epoch, &shuffle), b, &to, r, e);
     }
     if (!code) pad_row(d, b, &to);
+    if (!code) hide(d, b, row, d->seed, k);
     return code;
 }
 
@@ -470,8 +777,10 @@ static void blank_row(struct batch *b, int64_t row)
         b->targets[at + i] = -1;
         b->positions[at + i] = (int32_t)i;
         b->documents[at + i] = 0;
+        b->segments[at + i] = 0;
     }
     if (!b->n_pixels) return;
+    for (int64_t i = 0; i < s; i++) b->patches[at + i] = -1;
     memset(b->pixels + row * b->n_pixels, 0, to_size(b->n_pixels) * sizeof *b->pixels);
     b->label[row] = -1;
 }
@@ -509,7 +818,7 @@ int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, i
           (long long)first, (long long)b->n_seqs, (long long)global_batch);
     CHECK(b->n_pixels == d->n_pixels, "a batch of pictures of %lld values, data of %lld", (long long)b->n_pixels,
           (long long)d->n_pixels);
-    if (d->n_pixels) return fill_images(d, step * global_batch + first, b, e);
+    if (d->sees) return fill_images(d, step * global_batch + first, b, e);
     struct room r = room_new(d);
     if (d->fim.rate > 0) r.fim = fim_work_new(&d->fim);
     int code = OK;
@@ -523,7 +832,7 @@ int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, i
 /* Samples of a source for evaluation: where documents are joined, the short one at its end, too. */
 static int64_t eval_samples_of(const struct dataset *d, int source)
 {
-    if (!d->joined) return d->streams[source].cuts.n;
+    if (!d->joined) return d->streams[source].cuts.n * (d->pairs ? 2 : 1);
     return (d->streams[source].file.n_tokens - 1 + d->seq_len - 1) / d->seq_len;
 }
 
@@ -550,15 +859,20 @@ int64_t dataset_eval_tokens(const struct dataset *d)
 }
 
 /* Sample k of the list into a row. What lies behind the end of its source repeats the last token and is no target. */
-static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t row, struct room *r, struct err *e)
+static int eval_row(const struct dataset *d, const int64_t of_all, struct batch *b, int64_t row, struct room *r,
+                    struct err *e)
 {
     int source = 0;
+    int64_t k = of_all;
     while (k >= eval_samples_of(d, source)) k -= eval_samples_of(d, source++);
-    if (d->n_pixels) return fill_image(d, source, k, k, b, row, e);
+    if (d->sees) return fill_image(d, source, k, k, b, row, e);
     struct place to = {.row = row};
+    no_pictures(d, b, row);
     if (!d->joined) {
-        int failed = fill_part(d, source, k, NULL, b, &to, r, e);
+        int failed =
+            d->pairs ? fill_pair(d, source, k / 2, k % 2, b, &to, r, e) : fill_part(d, source, k, NULL, b, &to, r, e);
         if (!failed) pad_row(d, b, &to);
+        if (!failed) hide(d, b, row, 0, of_all);
         return failed;
     }
     int64_t at = k * d->seq_len, left = d->streams[source].file.n_tokens - at,
@@ -570,7 +884,22 @@ static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t
         r->mask[i] = 0;
     }
     fill_joined(d, b, &to, d->seq_len, r);
+    hide(d, b, row, 0, of_all);
     return OK;
+}
+
+/* The middle of the j-th of n equal parts of the list; of pairs both sides of it. */
+static int64_t place_of(const struct dataset *d, int64_t j, int64_t n, int64_t all)
+{
+    if (j >= n) return -1;
+    if (d->pairs) return (int64_t)((2 * (__int128)(j / 2) + 1) * (all / 2) / (2 * (n / 2))) * 2 + j % 2;
+    return (int64_t)((2 * (__int128)j + 1) * all / (2 * n));
+}
+
+int64_t dataset_eval_place(const struct dataset *d, int64_t j, int64_t global_batch, int64_t most)
+{
+    int64_t all, n = eval_samples(d, global_batch, most, &all);
+    return place_of(d, j, n, all);
 }
 
 int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t most, int64_t first,
@@ -583,17 +912,37 @@ int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch,
     int code = OK;
     b->n_trained = b->n_padded = 0;
     for (int64_t row = 0; row < b->n_seqs && !code; row++) {
-        int64_t j = i * global_batch + first + row; /* the middle of the j-th of n equal parts of the list */
-        if (j >= n) blank_row(b, row);
-        else code = eval_row(d, (int64_t)((2 * (__int128)j + 1) * all / (2 * n)), b, row, &r, e);
+        int64_t at = place_of(d, i * global_batch + first + row, n, all);
+        if (at < 0) blank_row(b, row);
+        else code = eval_row(d, at, b, row, &r, e);
     }
     room_free(&r);
     return code;
 }
 
+bool dataset_has_pairs(const struct dataset *d) { return d->pairs; }
+
+int64_t dataset_n_places(const struct dataset *d)
+{
+    int64_t all;
+    return eval_samples(d, 1, 0, &all);
+}
+
+int64_t dataset_pair_place(const struct dataset *d, int64_t k)
+{
+    int source;
+    int64_t epoch, document, before = 0;
+    CHECK(d->pairs, "this data has no pairs");
+    dataset_where(d, k, &source, &epoch, &document);
+    for (int i = 0; i < source; i++) before += eval_samples_of(d, i);
+    return before + 2 * document + k % 2;
+}
+
 int64_t dataset_seq_len(const struct dataset *d) { return d->seq_len; }
 
 int64_t dataset_pixels(const struct dataset *d) { return d->n_pixels; }
+
+bool dataset_sees(const struct dataset *d) { return d->sees; }
 
 struct image_index *dataset_images(const struct dataset *d, int source) { return d->streams[source].images; }
 
@@ -617,8 +966,12 @@ uint64_t dataset_fingerprint(const struct dataset *d)
                              (uint64_t)f->n_documents, (uint64_t)s->cuts.n_inputs};
         uint64_t images[] = {s->images ? image_index_sum(s->images) : 0, (uint64_t)d->images.classes};
         if (s->images) hash64_add(&h, images, sizeof images);
+        if (d->mix.about[i].leaf) hash64_add(&h, &d->mix.about[i].share, sizeof(double));
         if (s->images) continue;
         hash64_add(&h, about, sizeof about);
+        if (s->labels) hash64_add(&h, s->labels, to_size(f->n_documents) * sizeof *s->labels);
+        if (d->pairs) hash64_add(&h, &s->rejected.table[TABLE_TOKENS].sums_sum, sizeof(uint64_t));
+        if (d->pairs) hash64_add(&h, &s->rejected.table[TABLE_MASK].sums_sum, sizeof(uint64_t));
         if (tokenfile_masked(f)) hash64_add(&h, &f->table[TABLE_MASK].sums_sum, sizeof(uint64_t));
         if (!d->joined) hash64_add(&h, packed, sizeof packed);
     }
@@ -629,13 +982,15 @@ uint64_t dataset_fingerprint(const struct dataset *d)
 uint64_t dataset_ends_fingerprint(const struct dataset *d)
 {
     struct hash64 h;
-    if (d->joined || d->n_pixels) return 0;
+    if (d->joined || d->sees) return 0;
     hash64_init(&h);
     for (int i = 0; i < d->n; i++) hash64_add(&h, &d->streams[i].cuts.ends_hash, sizeof(uint64_t));
     return hash64_value(&h);
 }
 
 int dataset_n_sources(const struct dataset *d) { return d->n; }
+
+const char *dataset_source_name(const struct dataset *d, int source) { return d->mix.about[source].name; }
 
 const struct tokenfile *dataset_file(const struct dataset *d, int source) { return &d->streams[source].file; }
 
@@ -666,7 +1021,7 @@ int dataset_pieces(const struct dataset *d, int64_t k, struct cuts_pieces *out, 
     uint64_t shuffle;
     *out = (struct cuts_pieces){0};
     dataset_where(d, k, &source, &epoch, &sample);
-    if (sample < 0 || d->n_pixels) return OK;
+    if (sample < 0 || d->sees) return OK;
     const struct stream *s = &d->streams[source];
     int code = cuts_pieces(&s->cuts, sample, shuffle_of(d, source, epoch, &shuffle), out, e);
     if (!code && d->joined) code = split_joined(&s->file, out, e);
@@ -678,6 +1033,7 @@ int dataset_pieces(const struct dataset *d, int64_t k, struct cuts_pieces *out, 
 
 int64_t dataset_used(const struct dataset *d, int64_t k, int source, double *epochs)
 {
+    if (d->pairs) k /= 2;
     int64_t r, n = d->streams[source].cuts.n, whole = (n + d->group - 1) / d->group * d->group,
                used = blend_count(&d->blend, k / d->group, source) * d->group;
     if (k % d->group && blend_pick(&d->blend, k / d->group, &r) == source) used += k % d->group;
@@ -688,7 +1044,7 @@ int64_t dataset_used(const struct dataset *d, int64_t k, int source, double *epo
 double dataset_padding(const struct dataset *d, int source)
 {
     const struct cuts *c = &d->streams[source].cuts;
-    if (d->n_pixels) return 0;
+    if (d->sees) return 0;
     double places = (double)((c->n + d->group - 1) / d->group * d->group) * (double)c->rule.seq;
     return 1 - (double)c->n_inputs / places;
 }
@@ -697,7 +1053,7 @@ void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds)
 {
     *bytes = 0;
     *seconds = 0;
-    for (int i = 0; i < d->n && !d->n_pixels; i++) {
+    for (int i = 0; i < d->n && !d->sees; i++) {
         int64_t b;
         double s;
         tokenfile_cost(&d->streams[i].file, &b, &s);

@@ -8,10 +8,18 @@
  * the end-of-text id, without a target, each a document of its own. A token whose bit in the file's loss mask is 0 is
  * no target.
  *
+ * Where tokens are hidden or classes told, a target is no next token: of hidden ones (mlm.h) it is what a place held.
+ * Of classes a sample is one document, or a piece of a long one: the token that begins, its text, an end of text where
+ * there is room for both; the first place has its class as target. What stands behind the first end of text in the
+ * document, written there to part a pair, is of segment 1. Masks of evaluation do not depend on seed.
+ *
  * A sample may be joined of several parts, of several sources: then a part is what was said of a sample, with
  * seq_len / parts tokens, and the order of sampler.h is one of parts. Sample k has the parts k*parts .. k*parts + parts
  * - 1 of it, which stand in an order drawn from (seed, k). In a sample of joined documents each part begins a document;
  * packed ones stand one behind the other, and all padding is at the end.
+ *
+ * Of preferences (pairs) a source is read twice, for the chosen and for the rejected answers, document for document; a
+ * sample of the order is a pair, which is two sequences of a batch, the chosen one first, each one whole document.
  *
  * Step s trains on the samples s*G .. s*G + G - 1, G the global batch; a rank takes some of them, [first, first +
  * count), so any split over ranks trains on the same sequences.
@@ -33,6 +41,8 @@
 #include "data/cuts.h"
 #include "data/fim.h"
 #include "data/image_fill.h"
+#include "data/mlm.h"
+#include "data/text_pictures.h"
 #include "remote/remote.h"
 #include "token/tokenizer.h"
 
@@ -44,22 +54,29 @@ struct dataset_point {
 
 struct dataset_source {
     const char *path;                   /* a file or folder of texts (source.h), or the prefix of a token file; or an
-                                           address of such (remote/remote.h), of a token file with its .tok */
+                                           address of such (remote/remote.h), of a token file with its .tok. Of
+                                           pictures: image_index.h, or a metadataset (energon_mix.h) */
     const char *column;                 /* the member or column that is the text; NULL: "text" */
     double weight;                      /* share of the samples, relative to the others': */
     const struct dataset_point *points; /* where there are some, instead of weight: by rising step; before the first its
                                            weight holds, too */
     int n_points;
-    bool skip_bad;    /* bad records are listed and skipped; else they are errors (source.h) */
-    const char *chat; /* template of conversations (chat.h); NULL: texts */
-    int train_on;     /* enum chat_train_on */
+    bool skip_bad;     /* bad records are listed and skipped; else they are errors (source.h) */
+    const char *chat;  /* template of conversations (chat.h); NULL: texts */
+    int train_on;      /* enum chat_train_on */
+    const char *label; /* the member of its records that is their class; NULL: they have none */
 };
 
 struct dataset_options {
     const struct dataset_source *sources;
     int n_sources;
     const struct tokenizer *tokenizer; /* borrowed during open only */
-    struct fim_rule fim;        /* of training samples; with a rate > 0 the tokenizer is borrowed until closing */
+    struct fim_rule fim; /* of training samples; with a rate > 0 the tokenizer is borrowed until closing */
+    struct mlm_rule mlm; /* with a rate > 0 targets are hidden tokens of a sample (mlm.h), not the next ones */
+    bool pairs;          /* sources are records of preferences (chat.h), with a template each; padded, of one part */
+    int64_t classes;   /* > 0: every source has labels, each of so many classes, documents are padded, and a sample has
+                          one target, its class, at its first place */
+    const char *begin; /* of such samples: the token that comes first; NULL: [CLS], where the tokenizer has it */
     const char *tokenizer_path; /* what it was opened by, for chat: tokenizer; NULL: not known */
     int64_t seq_len;
     uint64_t seed;
@@ -70,7 +87,9 @@ struct dataset_options {
     int64_t window;           /* documents that are packed together; 0: 4096 */
     struct image_rule images; /* with a size: every source is pictures (image_index.h), and a sample is one of them with
                                  its class; tokenizer may be NULL then, and seq_len is what the model makes of one */
-    int64_t parts;            /* of which a sample is joined; divides seq_len; 0 or 1: it is one */
+    struct text_pictures_rule pictures; /* with patches: sources are texts whose shards have pictures, seen by `images`;
+                                           documents are whole, so packed ones are no longer than seq_len */
+    int64_t parts;                      /* of which a sample is joined; divides seq_len; 0 or 1: it is one */
     int64_t group;         /* so many samples that come one after the other are of one source and of like length; 0: as
                               they come. Divides global_batch; not with parts */
     int64_t global_batch;  /* what a step is, for points; 0: there are none */
@@ -86,6 +105,10 @@ struct dataset_options {
 struct dataset;
 int dataset_open(struct dataset **d, const struct dataset_options *o, struct err *e);
 void dataset_close(struct dataset *d); /* NULL is fine */
+/* Of pieces of objects behind addresses, in memory from opening to closing; 0: it has none. */
+size_t dataset_object_bytes(const struct dataset *d);
+/* Keeps them in the caller's memory from now on, until it is closed. Nobody reads it. */
+void dataset_objects_in(struct dataset *d, void *memory);
 
 /* -- train -------------------------------------------------------------------------------------------------- */
 
@@ -105,13 +128,20 @@ int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, i
 int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch, int64_t most);
 int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t most, int64_t first,
                        struct batch *b, struct err *e);
+bool dataset_has_pairs(const struct dataset *d);
+/* Of pairs: the place in the list of evaluation of sequence k of the order of training, and how many places it has. */
+int64_t dataset_pair_place(const struct dataset *d, int64_t k);
+int64_t dataset_n_places(const struct dataset *d);
+/* The place of the j-th sequence of all of dataset_eval_batches; -1: it does not exist. Pairs stay together. */
+int64_t dataset_eval_place(const struct dataset *d, int64_t j, int64_t global_batch, int64_t most);
 int64_t dataset_eval_tokens(
     const struct dataset *d); /* targets in all samples; with masked boundaries at most so many */
 
 /* -- inspect ------------------------------------------------------------------------------------------------ */
 
 int64_t dataset_seq_len(const struct dataset *d);
-int64_t dataset_pixels(const struct dataset *d);    /* values of a sample's picture; 0: it has none */
+int64_t dataset_pixels(const struct dataset *d);    /* values of a sample's pictures; 0: it has none */
+bool dataset_sees(const struct dataset *d);         /* its samples are pictures with a class */
 int64_t dataset_n_tokens(const struct dataset *d);  /* of all sources */
 int64_t dataset_n_samples(const struct dataset *d); /* of all sources: one epoch */
 /* What comparing the tokens with their checksums has cost so far: bytes, and seconds of whoever read them. */
@@ -127,13 +157,15 @@ int64_t dataset_parts(const struct dataset *d); /* of a sample; at least 1 */
 /* The part that stands at place j of a sample, 0 <= j < parts: its number in the order. With one part it is the sample.
  */
 int64_t dataset_part(const struct dataset *d, int64_t sample, int64_t j);
-/* Where part k of the order comes from: source, epoch, sample in the source; -1: none, an empty one at the end of an
- * epoch that fills its last group. For reports and tests. */
+/* Where part k of the order comes from, of pairs sequence k: source, epoch, sample in the source; -1: none, an empty
+ * one at the end of an epoch that fills its last group. For reports and tests. */
 void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample);
 /* What part k of the order is made of, piece after piece; none of an empty one. Where documents are joined, a piece
  * ends with its document if the file knows where that is (tokenfile_has_ends). xfree out->p. */
 int dataset_pieces(const struct dataset *d, int64_t k, struct cuts_pieces *out, struct err *e);
+/* Where an option's source is a metadataset of Megatron-Energon, each folder that it puts together is a source. */
 int dataset_n_sources(const struct dataset *d);
+const char *dataset_source_name(const struct dataset *d, int source);      /* as it was named, without what is secret */
 const struct tokenfile *dataset_file(const struct dataset *d, int source); /* of texts */
 struct image_index *dataset_images(const struct dataset *d, int source);   /* of pictures; NULL: it is texts */
 const struct image_rule *dataset_image_rule(const struct dataset *d);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* energon.c: JSON is read as the YAML that it also is: one kind of tree for both. */
 #include "data/energon.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/conf_yaml.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "data/energon_yaml.h"
 #include "source/brace.h"
 
 #define META ".nv-meta"
-enum { META_BYTES = 64 << 20 };
 
 static char *meta_path(const char *folder, const char *name)
 {
@@ -28,63 +27,99 @@ bool energon_is(const char *folder)
     return is;
 }
 
-static const struct conf_node *member(const struct conf_node *v, const char *key)
-{
-    if (!v || v->kind != CONF_NODE_MAP) return NULL;
-    for (const struct conf_node *m = v->first; m; m = m->next)
-        if (!strcmp(m->key, key)) return conf_node_is_null(m) ? NULL : m;
-    return NULL;
-}
+/* ---- what a sample is ---- */
 
-static const char *text_of(const struct conf_node *v) { return v && v->kind == CONF_NODE_SCALAR ? v->text : NULL; }
+/* The types that Megatron-Energon has, with their fields. */
+static const struct {
+    const char *name, *fields; /* between spaces */
+    const char *holds;         /* NULL: what a model here trains on */
+} types[] = {
+    {"ImageClassification", " image label label_name ", NULL},
+    {"Image", " image ", "pictures without a class"},
+    {"Captioning", " image caption ", "pictures with texts about them"},
+    {"VQA", " image context answers answer_weights ", "pictures with questions and answers"},
+    {"MultiChoiceVQA", " image context choices correct_choice_idx ",
+     "pictures with questions and answers to choose from"},
+    {"VQAOCR", " image context text answers answer_weights words_boxes words_text ",
+     "pictures of texts with questions and answers"},
+    {"OCR",
+     " image text block_boxes block_classes block_text lines_boxes lines_text words_boxes words_text chars_boxes "
+     "chars_text ",
+     "pictures of texts"},
+    {"Interleaved", " sequence ", "pictures and texts in turn"},
+    {"SimilarityInterleaved", " images texts audio video similarity_matrix matched_text_indices ",
+     "pictures and texts in turn"},
+    {"VidQA", " video context answers answer_weights ", "videos with questions and answers"},
+    {"Text", " text ", "texts without a picture"},
+    {"Crude", "", "what Python code of its user makes samples of (a cooker)"},
+};
+enum { TYPES = sizeof types / sizeof *types };
 
-/* The first of the names that is there. */
-static int read_tree(struct energon *g, const char *folder, const char *name, const char *or_name, const char **path,
-                     struct conf_node **root, struct err *e)
+/* "VQASample", or "VQAWebdataset" of older versions; TYPES: another one. */
+static int type_of(const char *name)
 {
-    char *p = meta_path(folder, name), *text;
-    size_t n;
-    if (!fs_exists(p) && or_name) {
-        char *other = meta_path(folder, or_name);
-        if (fs_exists(other)) {
-            xfree(p);
-            p = other;
-        } else {
-            xfree(other);
-        }
+    static const char *const ends[] = {"Sample", "Webdataset"};
+    int t = 0;
+    for (; t < TYPES; t++) {
+        size_t n = strlen(types[t].name);
+        if (strncmp(name, types[t].name, n) != 0) continue;
+        if (!strcmp(name + n, ends[0]) || !strcmp(name + n, ends[1])) break;
     }
-    *path = arena_strdup(g->arena, p);
-    *root = NULL;
-    xfree(p);
-    int code = fs_read_all(*path, META_BYTES, &text, &n, e);
-    if (code) return err_prefix(e, "%s: a dataset of Megatron-Energon", folder);
-    code = conf_yaml_read(root, text, n, *path, g->arena, e);
-    xfree(text);
-    if (!code && (!*root || (*root)->kind != CONF_NODE_MAP))
-        code = err_set(e, ERR_CORRUPT, "%s: wanted a map of names, as Megatron-Energon writes it", *path);
-    return code;
+    return t;
 }
 
-static int read_type(struct energon *g, const char *folder, struct err *e)
+bool energon_trains(const char *type)
 {
-    struct conf_node *root;
-    const char *path;
-    int code = read_tree(g, folder, "dataset.yaml", NULL, &path, &root, e);
+    int t = type_of(type);
+    return t < TYPES && !types[t].holds;
+}
+
+/* Of a type that is known, a field that it does not have is a mistake there, too. */
+static int check_fields(const struct energon *g, const struct conf_node *map, const char *path, struct err *e)
+{
+    int t = type_of(g->type);
+    for (const struct conf_node *m = map->first; t < TYPES && m; m = m->next) {
+        char word[80];
+        snprintf(word, sizeof word, " %.70s ", m->key);
+        if (!strstr(types[t].fields, word))
+            return err_set(e, ERR_CORRUPT, "%s:%d: field_map: %.60s has no field \"%.60s\"; it has%s", path,
+                           m->key_line, g->type, m->key, types[t].fields);
+        if (!energon_text(m))
+            return err_set(e, ERR_CORRUPT, "%s:%d: field_map: %s: wanted an extension, such as jpg", path, m->line,
+                           m->key);
+    }
+    return OK;
+}
+
+static int read_type(struct energon *g, const struct energon_ref *ref, struct conf_node **root, struct err *e)
+{
+    char *joined = meta_path(ref->folder, ref->dataset ? ref->dataset : "dataset.yaml");
+    const char *path = arena_strdup(g->arena, joined);
+    xfree(joined);
+    int code = energon_tree(path, g->arena, root, e);
+    if (code == ERR_IO) return err_prefix(e, "%s: a dataset of Megatron-Energon", ref->folder);
     if (code) return code;
-    const struct conf_node *type = member(root, "sample_type"), *map = member(root, "field_map"),
-                           *loader = member(root, "sample_loader");
-    g->type = text_of(member(type ? type : root, "__class__"));
+    const struct conf_node *type = energon_member(*root, "sample_type"), *map = energon_member(*root, "field_map"),
+                           *loader = energon_member(*root, "sample_loader");
+    g->type = energon_text(energon_member(type ? type : *root, "__class__"));
     if (!g->type) return err_set(e, ERR_CORRUPT, "%s: says no __class__ of its samples (sample_type)", path);
     if (loader)
         return err_set(e, ERR_REQUEST,
                        "%s:%d: sample_loader: its samples are made by Python code, which nothing here runs; write a "
                        "field_map, such as {image: jpg, label: cls}",
                        path, loader->line);
-    g->image = text_of(member(map, "image"));
-    g->label = text_of(member(map, "label"));
-    if (!map) return err_set(e, ERR_CORRUPT, "%s: has no field_map, such as {image: jpg, label: cls}", path);
-    return OK;
+    int t = type_of(g->type);
+    if (!map && t < TYPES && types[t].holds)
+        return err_set(e, ERR_REQUEST, "%s: is of the type %s, %s; no model here trains on those yet", path, g->type,
+                       types[t].holds);
+    if (!map || map->kind != CONF_NODE_MAP)
+        return err_set(e, ERR_CORRUPT, "%s: has no field_map, such as {image: jpg, label: cls}", path);
+    g->image = energon_text(energon_member(map, "image"));
+    g->label = energon_text(energon_member(map, "label"));
+    return check_fields(g, map, path, e);
 }
+
+/* ---- its shards ---- */
 
 /* Every name of a list of names in braces. */
 struct names {
@@ -101,7 +136,7 @@ static int each_name(const struct conf_node *list, const char *path, const char 
         return err_set(e, ERR_CORRUPT, "%s:%d: %s: wanted a list of names", path, list->line, what);
     for (const struct conf_node *i = list->first; i && !code; i = i->next) {
         struct names all = {0};
-        const char *pattern = text_of(i);
+        const char *pattern = energon_text(i);
         if (!pattern) return err_set(e, ERR_CORRUPT, "%s:%d: %s: wanted a name", path, i->line, what);
         code = brace_expand(pattern, &all.p, &all.n, e);
         if (code) return err_prefix(e, "%s:%d: %s", path, i->line, what);
@@ -125,77 +160,108 @@ static int take_shard(void *ctx, const char *name, struct err *e)
     if (name[0] == '/' || str_starts(name, "../") || strstr(name, "/../"))
         return err_set(e, ERR_REQUEST, "%s: lies outside of the dataset's folder", name);
     GROW(g->shards, g->n, g->room, 1);
-    g->shards[g->n++] = (struct energon_shard){.path = fs_join(t->folder, name), .samples = -1};
+    g->shards[g->n++] =
+        (struct energon_shard){.path = fs_join(t->folder, name), .name = arena_strdup(g->arena, name), .samples = -1};
     return OK;
 }
 
-static struct energon_shard *shard_of(struct energon *g, const char *folder, const char *name, size_t n)
+/* The first of that name from s on: a part may name one several times. NULL: there is none. */
+static struct energon_shard *shard_of(struct energon *g, struct energon_shard *s, const char *name, size_t n)
 {
-    size_t before = strlen(folder) + 1;
-    for (int64_t i = 0; i < g->n; i++) {
-        const char *own = g->shards[i].path + before;
-        if (strlen(own) == n && !memcmp(own, name, n)) return &g->shards[i];
-    }
+    for (; s && s < g->shards + g->n; s++)
+        if (strlen(s->name) == n && !memcmp(s->name, name, n)) return s;
     return NULL;
 }
 
-/* "shard.tar", or "shard.tar/17"; what is of other parts says nothing here. */
+static void shard_free(struct energon_shard *s)
+{
+    for (int64_t i = 0; i < s->n_excluded; i++) xfree(s->excluded[i]);
+    xfree(s->excluded);
+    xfree(s->path);
+}
+
+/* "shard.tar", or "shard.tar/KEY", whose key may have slashes, too; what is of other parts says nothing here. */
 static int take_excluded(void *ctx, const char *name, struct err *e)
 {
-    struct taking *t = ctx;
-    const char *slash = strrchr(name, '/');
-    struct energon_shard *s = shard_of(t->g, t->folder, name, strlen(name));
-    if (s) {
-        xfree(s->path);
-        xfree(s->excluded);
-        memmove(s, s + 1, (size_t)(t->g->shards + t->g->n - 1 - s) * sizeof *s);
-        t->g->n--;
-        return OK;
+    struct energon *g = ((struct taking *)ctx)->g;
+    struct energon_shard *s = shard_of(g, g->shards, name, strlen(name));
+    bool whole = s != NULL;
+    (void)e;
+    for (; s; s = shard_of(g, s, name, strlen(name))) {
+        shard_free(s);
+        memmove(s, s + 1, (size_t)(g->shards + g->n - 1 - s) * sizeof *s);
+        g->n--;
     }
-    s = slash ? shard_of(t->g, t->folder, name, (size_t)(slash - name)) : NULL;
-    if (!s) return OK;
-    char *end;
-    long long number = strtoll(slash + 1, &end, 10);
-    if (*end || end == slash + 1 || number < 0)
-        return err_set(e, ERR_CORRUPT, "%s: wanted SHARD, or SHARD/NUMBER of a sample", name);
-    GROW(s->excluded, s->n_excluded, s->room, 1);
-    s->excluded[s->n_excluded++] = number;
+    for (const char *slash = strchr(name, '/'); slash && !whole; slash = strchr(slash + 1, '/'))
+        for (s = shard_of(g, g->shards, name, (size_t)(slash - name)); s;
+             s = shard_of(g, s + 1, name, (size_t)(slash - name))) {
+            GROW(s->excluded, s->n_excluded, s->room, 1);
+            s->excluded[s->n_excluded++] = xstrdup(slash + 1);
+            whole = true; /* and no longer name is one */
+        }
     return OK;
 }
 
-static int read_split(struct energon *g, const char *folder, const char *part, struct err *e)
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+bool energon_excludes(const struct energon_shard *s, const char *key)
+{
+    return s->n_excluded && bsearch(&key, s->excluded, (size_t)s->n_excluded, sizeof *s->excluded, by_text);
+}
+
+/* The first of the names that is there. */
+static const char *either(struct energon *g, const char *folder, const char *name, const char *other)
+{
+    char *a = meta_path(folder, name), *b = meta_path(folder, other);
+    const char *path = arena_strdup(g->arena, !fs_exists(a) && fs_exists(b) ? b : a);
+    xfree(a);
+    xfree(b);
+    return path;
+}
+
+/* What dataset.yaml says of itself goes before what a reference says. */
+static int read_split(struct energon *g, const struct energon_ref *ref, const struct conf_node *dataset, struct err *e)
 {
     struct conf_node *root;
-    const char *path;
-    struct taking t = {g, folder};
-    int code = read_tree(g, folder, "split.yaml", "split.json", &path, &root, e);
+    const char *own = energon_text(energon_member(dataset, "split_config")),
+               *own_part = energon_text(energon_member(dataset, "split_part")), *part = own_part ? own_part : ref->part;
+    const char *name = own ? own : ref->split;
+    const char *path = either(g, ref->folder, name ? name : "split.yaml", name ? name : "split.json");
+    struct taking t = {g, ref->folder};
+    int code = energon_tree(path, g->arena, &root, e);
+    if (code == ERR_IO) return err_prefix(e, "%s: a dataset of Megatron-Energon", ref->folder);
     if (code) return code;
-    const struct conf_node *parts = member(root, "split_parts"), *shards = member(parts, part);
+    const struct conf_node *parts = energon_member(root, "split_parts"), *shards = energon_member(parts, part);
     if (!parts) return err_set(e, ERR_CORRUPT, "%s: has no split_parts", path);
     if (!shards) return err_set(e, ERR_REQUEST, "%s:%d: split_parts: has no part \"%s\"", path, parts->line, part);
     code = each_name(shards, path, part, take_shard, &t, e);
-    if (!code) code = each_name(member(root, "exclude"), path, "exclude", take_excluded, &t, e);
+    if (!code) code = each_name(energon_member(root, "exclude"), path, "exclude", take_excluded, &t, e);
     if (!code && !g->n) code = err_set(e, ERR_REQUEST, "%s:%d: the part \"%s\" has no shard", path, shards->line, part);
+    for (int64_t i = 0; i < g->n; i++)
+        if (g->shards[i].n_excluded)
+            qsort(g->shards[i].excluded, (size_t)g->shards[i].n_excluded, sizeof *g->shards[i].excluded, by_text);
     return code;
 }
 
 static int read_counts(struct energon *g, const char *folder, struct err *e)
 {
     struct conf_node *root;
-    const char *path;
-    int code = read_tree(g, folder, ".info.json", ".info.yaml", &path, &root, e);
+    const char *path = either(g, folder, ".info.json", ".info.yaml");
+    int code = energon_tree(path, g->arena, &root, e);
+    if (code == ERR_IO) return err_prefix(e, "%s: a dataset of Megatron-Energon", folder);
     if (code) return code;
-    const struct conf_node *counts = member(root, "shard_counts");
+    const struct conf_node *counts = energon_member(root, "shard_counts");
     if (!counts || counts->kind != CONF_NODE_MAP)
         return err_set(e, ERR_CORRUPT, "%s: has no shard_counts; prepare the folder again (energon prepare)", path);
     for (const struct conf_node *m = counts->first; m; m = m->next) {
-        struct energon_shard *s = shard_of(g, folder, m->key, strlen(m->key));
-        const char *text = text_of(m);
+        const char *text = energon_text(m);
         char *end = NULL;
         long long n = text ? strtoll(text, &end, 10) : -1;
         if (n < 0 || *end || end == text)
             return err_set(e, ERR_CORRUPT, "%s:%d: shard_counts: wanted a number of samples", path, m->line);
-        if (s) s->samples = n;
+        for (struct energon_shard *s = shard_of(g, g->shards, m->key, strlen(m->key)); s;
+             s = shard_of(g, s + 1, m->key, strlen(m->key)))
+            s->samples = n;
     }
     for (int64_t i = 0; i < g->n; i++)
         if (g->shards[i].samples < 0)
@@ -206,21 +272,34 @@ static int read_counts(struct energon *g, const char *folder, struct err *e)
     return OK;
 }
 
-int energon_read(struct energon *g, const char *folder, const char *part, struct err *e)
+int energon_read(struct energon *g, const struct energon_ref *ref, struct err *e)
 {
+    struct conf_node *dataset;
     *g = (struct energon){.arena = arena_new()};
-    int code = read_type(g, folder, e);
-    if (!code) code = read_split(g, folder, part, e);
-    return code ? code : read_counts(g, folder, e);
+    int code = read_type(g, ref, &dataset, e);
+    if (!code) code = read_split(g, ref, dataset, e);
+    return code ? code : read_counts(g, ref->folder, e);
 }
 
 void energon_free(struct energon *g)
 {
-    for (int64_t i = 0; i < g->n; i++) {
-        xfree(g->shards[i].path);
-        xfree(g->shards[i].excluded);
-    }
+    for (int64_t i = 0; i < g->n; i++) shard_free(&g->shards[i]);
     xfree(g->shards);
     arena_free(g->arena);
     *g = (struct energon){0};
+}
+
+/* As theirs: in doubles, cut to whole samples. */
+int energon_subset_of(const struct energon_subset *s, int64_t n, const char *name, int64_t *lo, int64_t *hi,
+                      struct err *e)
+{
+    int64_t last = s->last < 0 ? n : s->last, all = last - s->first;
+    if (s->first > last || last > n)
+        return err_set(e, ERR_REQUEST, "%s: a subset of samples %lld to %lld of %lld", name, (long long)s->first,
+                       (long long)last, (long long)n);
+    *lo = s->first + (int64_t)((double)all * s->from);
+    *hi = s->first + (int64_t)((double)all * s->to);
+    if (*lo < *hi) return OK;
+    return err_set(e, ERR_REQUEST, "%s: a subset without a sample: [%lld, %lld) of %lld", name, (long long)*lo,
+                   (long long)*hi, (long long)n);
 }

@@ -18,8 +18,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "data/energon.h"
+#include "data/energon_mix.h"
 #include "data/image_scan.h"
+#include "data/sample_keys.h"
 #include "source/bad_list.h"
 #include "source/blob_remote.h"
 #include "source/source_buffer.h"
@@ -64,12 +65,30 @@ struct image_index {
 
 /* ---- the shards ---- */
 
+/* A sample's picture and label, as far as its shard has them. */
+struct found {
+    int64_t header, offset;
+    uint32_t bytes, shard;
+    int32_t label;
+};
+/* Shards that belong together: all there are, or a folder of those that are joined. */
+struct image_set {
+    struct image_scan_options scan;
+    int64_t first;          /* of the list's shards */
+    struct energon energon; /* where it is one of Energon's */
+    enum energon_nonmatch nonmatch;
+    const char *folder;
+    struct sample_keys keys; /* of a folder that is joined, or joins: its samples */
+    struct found *found;     /* [n] by the keys' values, of those that are joined to the first */
+    int64_t n, room;
+};
 /* What an input is made of, before anything is read. */
 struct input {
     struct source_list *list;
-    struct energon energon; /* where it is one of Energon's */
+    struct image_set *set; /* [n_sets] */
+    int n_sets;
     bool has_energon;
-    struct image_scan_options scan;
+    struct energon_subset subset;
 };
 
 static bool is_tar(const char *path) { return str_ends(path, ".tar"); }
@@ -91,31 +110,71 @@ static void keep_shards(struct source_list *l)
     l->n = kept;
 }
 
-static int read_energon(struct input *in, const struct image_index_options *o, struct err *e)
+static bool joined(const struct input *in) { return in->n_sets > 1; }
+
+static int read_set(struct input *in, struct image_set *set, const struct energon_ref *ref,
+                    const struct image_index_options *o, struct err *e)
 {
-    struct energon *g = &in->energon;
-    int code = energon_read(g, o->path, o->part, e);
+    struct energon *g = &set->energon;
+    int code = energon_read(g, ref, e);
     if (code) return code;
-    if (strcmp(g->type, "ImageClassificationSample") && strcmp(g->type, "ImageClassificationWebdataset"))
+    if (!joined(in) && !energon_trains(g->type))
         return err_set(e, ERR_REQUEST,
                        "%s: holds samples of the type %s; no model here trains on those yet (wanted "
                        "ImageClassificationSample: a picture and its class)",
-                       o->path, g->type);
-    if (!g->image || (!g->label && !o->label))
-        return err_set(e, ERR_REQUEST, "%s: its field_map names no %s; wanted {image: jpg, label: cls}", o->path,
+                       ref->folder, g->type);
+    if (!joined(in) && (!g->image || (!g->label && !o->label)))
+        return err_set(e, ERR_REQUEST, "%s: its field_map names no %s; wanted {image: jpg, label: cls}", ref->folder,
                        g->image ? "label" : "image");
-    in->scan.image = g->image;
-    if (!o->label) in->scan.label = g->label;
+    set->folder = ref->folder;
+    set->nonmatch = ref->nonmatch;
+    set->first = in->list->n;
+    set->scan = (struct image_scan_options){.image = g->image,
+                                            .label = o->label && (g->label || !joined(in)) ? o->label : g->label,
+                                            .classes = o->classes,
+                                            .no_image = !g->image};
+    set->scan.no_label = !set->scan.label;
     for (int64_t i = 0; i < g->n && !code; i++) code = source_list_add(in->list, g->shards[i].path, e);
     return code;
+}
+
+static int read_energon(struct input *in, const struct energon_leaf *leaf, const struct image_index_options *o,
+                        struct err *e)
+{
+    bool image = false, label = false;
+    int code = OK;
+    in->has_energon = true;
+    in->subset = leaf->subset;
+    in->n_sets = leaf->n_refs;
+    in->set = xcalloc((size_t)leaf->n_refs, sizeof *in->set);
+    for (int i = 0; i < in->n_sets && !code; i++) {
+        code = read_set(in, &in->set[i], &leaf->ref[i], o, e);
+        image |= !in->set[i].scan.no_image;
+        label |= !in->set[i].scan.no_label;
+    }
+    if (code) return code;
+    if (!image || !label)
+        return err_set(e, ERR_REQUEST, "%s: no field_map of the folders that are joined names a%s", leaf->name,
+                       image ? " label" : "n image");
+    if (joined(in) && (in->subset.from > 0 || in->subset.to < 1))
+        return err_set(e, ERR_REQUEST,
+                       "%s: a subset in percent of what is joined: how much that is shows when all is read; wanted "
+                       "samples, such as [0, 1000]",
+                       leaf->name);
+    return OK;
 }
 
 static int list_shards(struct input *in, const struct image_index_options *o, struct err *e)
 {
     in->list->options = o->remote;
-    in->scan = (struct image_scan_options){.label = o->label ? o->label : LABELS_USUAL, .classes = o->classes};
-    in->has_energon = !remote_is(o->path) && energon_is(o->path);
-    if (in->has_energon) return read_energon(in, o, e);
+    if (o->energon) return read_energon(in, o->energon, o, e);
+    if (!remote_is(o->path) && energon_is(o->path)) {
+        struct energon_ref ref = {.folder = o->path, .part = o->part};
+        return read_energon(in, &(struct energon_leaf){&ref, 1, ENERGON_ALL, 1, 0, o->path}, o, e);
+    }
+    in->n_sets = 1;
+    in->set = xcalloc(1, sizeof *in->set);
+    in->set->scan = (struct image_scan_options){.label = o->label ? o->label : LABELS_USUAL, .classes = o->classes};
     int code = source_list_add(in->list, o->path, e);
     if (code) return code;
     keep_shards(in->list);
@@ -126,25 +185,53 @@ static int list_shards(struct input *in, const struct image_index_options *o, st
     return code;
 }
 
+static void input_fini(struct input *in)
+{
+    for (int i = 0; i < in->n_sets; i++) {
+        if (in->set[i].energon.arena) energon_free(&in->set[i].energon);
+        sample_keys_free(&in->set[i].keys);
+        xfree(in->set[i].found);
+    }
+    xfree(in->set);
+}
+
+static void hash_text(struct hash64 *h, const char *text)
+{
+    hash64_add(h, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+/* Of a folder of Energon's: what it gives, and what is left out. */
+static void hash_set(struct hash64 *h, const struct image_set *set)
+{
+    int64_t about[] = {set->first, set->nonmatch};
+    hash64_add(h, about, sizeof about);
+    hash_text(h, set->scan.label);
+    hash_text(h, set->scan.image);
+    for (int64_t i = 0; i < set->energon.n; i++) {
+        const struct energon_shard *s = &set->energon.shards[i];
+        hash64_add(h, &s->n_excluded, sizeof s->n_excluded);
+        for (int64_t k = 0; k < s->n_excluded; k++) hash_text(h, s->excluded[k]);
+    }
+}
+
 static uint64_t key_of(const struct input *in, const struct image_index_options *o)
 {
     const struct source_list *l = in->list;
     struct hash64 h;
-    uint64_t about[] = {VERSION, (uint64_t)o->classes, o->skip_bad, o->skip_bad ? (uint64_t)o->limits.max_pixels : 0};
+    uint64_t about[] = {VERSION, (uint64_t)o->classes, o->skip_bad, o->skip_bad ? (uint64_t)o->limits.max_pixels : 0,
+                        (uint64_t)in->n_sets};
+    double range[] = {in->subset.from, in->subset.to, (double)in->subset.first, (double)in->subset.last};
     hash64_init(&h);
     hash64_add(&h, about, sizeof about);
-    hash64_add(&h, in->scan.label, strlen(in->scan.label) + 1);
-    if (in->scan.image) hash64_add(&h, in->scan.image, strlen(in->scan.image) + 1);
+    hash64_add(&h, range, sizeof range);
+    for (int i = 0; i < in->n_sets; i++) hash_set(&h, &in->set[i]);
     for (int64_t i = 0; i < l->n; i++) {
         const struct source_file *f = &l->files[i];
         char *real = f->object ? NULL : realpath(f->path, NULL);
-        const char *name = real ? real : f->path;
-        hash64_add(&h, name, strlen(name) + 1);
+        hash_text(&h, real ? real : f->path);
         hash64_add(&h, &f->bytes, sizeof f->bytes);
         hash64_add(&h, &f->changed_ns, sizeof f->changed_ns);
         free(real);
-        for (int64_t k = 0; in->has_energon && k < in->energon.shards[i].n_excluded; k++)
-            hash64_add(&h, &in->energon.shards[i].excluded[k], sizeof(int64_t));
     }
     return hash64_value(&h);
 }
@@ -161,6 +248,8 @@ struct making {
     struct row *piece; /* rows of the shard that wait to be checked */
     char **keys;
     int64_t n, room, keys_n, keys_room;
+    int64_t position, lo, hi; /* of samples; those that the subset is: [lo, hi) */
+    int64_t n_excluded;
 };
 
 static uint64_t row_sum(struct row r, int64_t i)
@@ -195,9 +284,34 @@ static int skip(struct making *m, const struct err *why, struct err *e)
 struct checking {
     struct making *m;
     const struct fs_file *shard;
+    int64_t number; /* of the shard */
     atomic_int next;
     struct err *why; /* [n]: code OK: it is right */
 };
+
+static int open_shard_file(struct fs_file *f, struct source_list *l, const struct source_file *listed, struct err *e)
+{
+    if (listed->object) return file_of_object(f, l->remote, listed->object->url, &listed->object->about, e);
+    return fs_file_open(f, listed->path, e);
+}
+
+static int open_shard_blob(struct blob **b, struct source_list *l, const struct source_file *listed, struct err *e)
+{
+    if (listed->object) return blob_of_object(b, l->remote, listed->object->url, &listed->object->about, e);
+    return blob_open(b, listed->path, e);
+}
+
+/* The picture's bytes; of a joined folder it lies in another shard than the one that is read. */
+static int read_picture(const struct checking *c, const struct row *r, void *p, struct err *e)
+{
+    struct source_list *l = c->m->in->list;
+    struct fs_file other = {.fd = -1};
+    if (r->shard == c->number) return fs_file_read(c->shard, r->offset, r->bytes, p, e);
+    int code = open_shard_file(&other, l, &l->files[r->shard], e);
+    if (!code) code = fs_file_read(&other, r->offset, r->bytes, p, e);
+    fs_file_close(&other);
+    return code;
+}
 
 static void *check_pictures(void *ctx)
 {
@@ -206,11 +320,11 @@ static void *check_pictures(void *ctx)
         const struct row *r = &c->m->piece[i];
         struct image image;
         char *p = xmalloc(r->bytes + 1);
-        int code = fs_file_read(c->shard, r->offset, r->bytes, p, &c->why[i]);
+        int code = read_picture(c, r, p, &c->why[i]);
         if (!code && !(code = media_image(&image, p, r->bytes, 0, &c->m->o->limits, &c->why[i]))) image_free(&image);
         else if (code != ERR_IO)
-            err_prefix(&c->why[i], "%s: sample %.200s at byte %lld", c->shard->path, c->m->keys[i],
-                       (long long)r->header);
+            err_prefix(&c->why[i], "%s: sample %.200s at byte %lld", c->m->in->list->files[r->shard].path,
+                       c->m->keys[i], (long long)r->header);
         c->why[i].code = code;
         xfree(p);
     }
@@ -218,9 +332,9 @@ static void *check_pictures(void *ctx)
 }
 
 /* What was gathered is checked where bad pictures are skipped, and written. */
-static int end_piece(struct making *m, const struct fs_file *shard, struct err *e)
+static int end_piece(struct making *m, int64_t number, const struct fs_file *shard, struct err *e)
 {
-    struct checking c = {.m = m, .shard = shard, .why = xcalloc((size_t)m->n + 1, sizeof *c.why)};
+    struct checking c = {.m = m, .shard = shard, .number = number, .why = xcalloc((size_t)m->n + 1, sizeof *c.why)};
     int code = OK, n_threads = m->o->skip_bad ? thread_n_cores() : 0, begun = 0;
     pthread_t *thread = xcalloc((size_t)n_threads + 1, sizeof *thread);
     while (begun < n_threads - 1 && !pthread_create(&thread[begun], NULL, check_pictures, &c)) begun++;
@@ -238,48 +352,102 @@ static int end_piece(struct making *m, const struct fs_file *shard, struct err *
     return code ? code : given_up(m->o, e);
 }
 
-static int open_shard_file(struct fs_file *f, struct source_list *l, const struct source_file *listed, struct err *e)
+/* ---- joining ---- */
+
+/* A sample of a folder that is joined to the first. */
+static int gather(struct image_set *set, const struct image_found *f, int64_t shard, const char *path, struct err *e)
 {
-    if (listed->object) return file_of_object(f, l->remote, listed->object->url, &listed->object->about, e);
-    return fs_file_open(f, listed->path, e);
+    if (!sample_keys_add(&set->keys, f->key, set->n))
+        return err_set(e, ERR_CORRUPT,
+                       "%s: sample %.200s at byte %lld: another one of %s has the same key, by which "
+                       "they are joined",
+                       path, f->key, (long long)f->header, set->folder);
+    GROW(set->found, set->n, set->room, 1);
+    set->found[set->n++] = (struct found){f->header, f->offset, (uint32_t)f->bytes, (uint32_t)shard, f->label};
+    return OK;
 }
 
-static int open_shard_blob(struct blob **b, struct source_list *l, const struct source_file *listed, struct err *e)
+/* A sample of the first folder, with its partners': fields of later folders replace those of earlier ones. 1; 0: it is
+ * left out; < 0. */
+static int join(struct making *m, struct row *r, const char *key, struct err *e)
 {
-    if (listed->object) return blob_of_object(b, l->remote, listed->object->url, &listed->object->about, e);
-    return blob_open(b, listed->path, e);
+    struct image_set *set = m->in->set;
+    bool image = !set->scan.no_image, label = !set->scan.no_label;
+    const char *path = m->in->list->files[r->shard].path;
+    long long at = r->header;
+    if (!sample_keys_add(&set->keys, key, 0))
+        return err_set(e, ERR_CORRUPT,
+                       "%s: sample %.200s at byte %lld: another one of %s has the same key, by which "
+                       "they are joined",
+                       path, key, at, set->folder);
+    for (int i = 1; i < m->in->n_sets; i++) {
+        int64_t k = sample_keys_find(&set[i].keys, key);
+        if (k < 0 && set[i].nonmatch == NONMATCH_SKIP) return 0;
+        if (k < 0 && set[i].nonmatch == NONMATCH_ERROR)
+            return err_set(e, ERR_CORRUPT, "%s: sample %.200s at byte %lld: %s has none of that key (nonmatch: error)",
+                           path, key, at, set[i].folder);
+        if (k < 0) continue;
+        const struct found *f = &set[i].found[k];
+        if (!set[i].scan.no_image) {
+            r->header = f->header;
+            r->offset = f->offset;
+            r->bytes = f->bytes;
+            r->shard = f->shard;
+            image = true;
+        }
+        if (!set[i].scan.no_label) {
+            r->label = f->label;
+            label = true;
+        }
+    }
+    if (image && label) return 1;
+    return err_set(e, ERR_CORRUPT, "%s: sample %.200s at byte %lld: has no %s, nor has a partner of its key", path, key,
+                   at, image ? "label" : "picture");
 }
 
-static bool is_excluded(const struct energon_shard *s, int64_t number)
+/* ---- samples ---- */
+
+/* got: 1, or *e says what is bad about it. */
+static int take_sample(struct making *m, int got, const struct image_found *f, int64_t shard, const char *key,
+                       bool excluded, struct err *e)
 {
-    for (int64_t i = 0; s && i < s->n_excluded; i++)
-        if (s->excluded[i] == number) return true;
-    return false;
+    struct row r = {0};
+    if (joined(m->in) && excluded) return OK;
+    if (got > 0) r = (struct row){f->header, f->offset, (uint32_t)f->bytes, (uint32_t)shard, f->label, 0, 0};
+    if (got > 0 && joined(m->in)) got = join(m, &r, key, e);
+    if (!got) return OK;
+    int64_t at = m->position++;
+    if (at < m->lo || at >= m->hi || excluded) return OK;
+    if (got < 0) return e->code == ERR_CORRUPT ? skip(m, e, e) : e->code;
+    GROW(m->piece, m->n, m->room, 1);
+    GROW(m->keys, m->keys_n, m->keys_room, 1);
+    m->keys[m->keys_n++] = xstrdup(key);
+    m->piece[m->n++] = r;
+    return OK;
 }
 
 /* The samples of one shard. */
-static int scan_shard(struct making *m, int64_t number, struct image_scan *s, const struct fs_file *file, struct err *e)
+static int scan_shard(struct making *m, struct image_set *set, int64_t number, struct image_scan *s,
+                      const struct fs_file *file, struct err *e)
 {
-    const struct energon_shard *known = m->in->has_energon ? &m->in->energon.shards[number] : NULL;
+    const struct energon_shard *known = m->in->has_energon ? &set->energon.shards[number - set->first] : NULL;
+    const char *path = m->in->list->files[number].path;
+    bool first = set == m->in->set;
     struct image_found f;
     int64_t seen = 0;
     int code = OK, got;
     while (!code && (got = image_scan_next(s, &f, e))) {
-        bool left_out = is_excluded(known, seen++);
-        if (got < 0 && (e->code != ERR_CORRUPT || !m->o->skip_bad)) return got;
-        if (got < 0 && !image_scan_goes_on(s)) return skip(m, e, e); /* and what is behind the damage */
-        if (got < 0) {
-            if (!left_out) code = skip(m, e, e);
-            continue;
-        }
-        if (left_out) continue;
-        GROW(m->piece, m->n, m->room, 1);
-        GROW(m->keys, m->keys_n, m->keys_room, 1);
-        m->keys[m->keys_n++] = xstrdup(f.key);
-        m->piece[m->n++] = (struct row){f.header, f.offset, (uint32_t)f.bytes, (uint32_t)number, f.label, 0, 0};
-        if (m->n == CHECK_PIECE) code = end_piece(m, file, e);
+        const char *key = image_scan_key(s);
+        bool excluded = known && energon_excludes(known, key);
+        if (got < 0 && !image_scan_goes_on(s))
+            return e->code == ERR_CORRUPT ? skip(m, e, e) : got; /* and what is behind the damage */
+        seen++;
+        m->n_excluded += excluded;
+        if (first) code = take_sample(m, got, &f, number, key, excluded, e);
+        else if (!excluded && (got < 0 || gather(set, &f, number, path, e))) code = skip(m, e, e);
+        if (m->n == CHECK_PIECE) code = end_piece(m, number, file, e);
     }
-    if (!code) code = end_piece(m, file, e);
+    if (!code) code = end_piece(m, number, file, e);
     if (!code && known && seen != known->samples)
         code = err_set(e, ERR_CORRUPT,
                        "%s: has %lld samples, .info says %lld: the folder's .nv-meta is of another version of it; "
@@ -288,7 +456,7 @@ static int scan_shard(struct making *m, int64_t number, struct image_scan *s, co
     return code;
 }
 
-static int add_shard(struct making *m, int64_t number, struct err *e)
+static int add_shard(struct making *m, struct image_set *set, int64_t number, struct err *e)
 {
     struct source_list *l = m->in->list;
     const struct source_file *listed = &l->files[number];
@@ -297,8 +465,8 @@ static int add_shard(struct making *m, int64_t number, struct err *e)
     struct fs_file file = {.fd = -1};
     int code = open_shard_blob(&blob, l, listed, e);
     if (!code) code = open_shard_file(&file, l, listed, e);
-    if (!code) code = image_scan_open(&s, blob, &m->in->scan, e);
-    if (!code) code = scan_shard(m, number, s, &file, e);
+    if (!code) code = image_scan_open(&s, blob, &set->scan, e);
+    if (!code) code = scan_shard(m, set, number, s, &file, e);
     for (int64_t i = 0; i < m->n; i++) xfree(m->keys[i]);
     m->n = m->keys_n = 0;
     image_scan_close(s);
@@ -307,22 +475,59 @@ static int add_shard(struct making *m, int64_t number, struct err *e)
     return code;
 }
 
-static int write_index(struct making *m, const char *temporary, const char *path, struct err *e)
+/* Which samples are meant: known before where .info counts them. */
+static int begin_subset(struct making *m, struct err *e)
 {
-    int64_t n = m->in->list->n;
-    double said = clock_now_s();
-    int code = fs_writer_open(&m->w, temporary, e);
-    if (code) return code;
-    code = fs_writer_write(m->w, &m->head, sizeof m->head, e);
-    hash64_init(&m->rows);
-    for (int64_t i = 0; i < n && !code; i++) {
-        code = add_shard(m, i, e);
-        if (!code && clock_now_s() - said > SAY_S) {
-            said = clock_now_s();
-            log_status("data: %lld of %lld shards, %lld pictures", (long long)i + 1, (long long)n,
+    const struct input *in = m->in;
+    int64_t n = 0;
+    m->hi = INT64_MAX;
+    if (!in->has_energon) return OK;
+    for (int64_t i = 0; i < in->set->energon.n; i++) n += in->set->energon.shards[i].samples;
+    if (!joined(in)) return energon_subset_of(&in->subset, n, m->o->path, &m->lo, &m->hi, e);
+    m->lo = in->subset.first;
+    if (in->subset.last >= 0) m->hi = in->subset.last;
+    return OK;
+}
+
+static int end_subset(const struct making *m, struct err *e)
+{
+    int64_t lo, hi, n_excluded = 0;
+    for (int i = 0; i < m->in->n_sets; i++)
+        for (int64_t k = 0; k < m->in->set[i].energon.n; k++) n_excluded += m->in->set[i].energon.shards[k].n_excluded;
+    if (m->n_excluded < n_excluded)
+        log_warn("data: %s: %lld samples are excluded that its shards do not have", m->o->path,
+                 (long long)(n_excluded - m->n_excluded));
+    if (!joined(m->in)) return OK;
+    return energon_subset_of(&m->in->subset, m->position, m->o->path, &lo, &hi, e);
+}
+
+/* Folders that are joined first, then the one that they are joined to. */
+static int add_set(struct making *m, int set, double *said, struct err *e)
+{
+    const struct input *in = m->in;
+    int64_t n = in->list->n, end = set + 1 < in->n_sets ? in->set[set + 1].first : n;
+    int code = OK;
+    for (int64_t i = in->set[set].first; i < end && !code; i++) {
+        code = add_shard(m, &in->set[set], i, e);
+        if (!code && clock_now_s() - *said > SAY_S) {
+            *said = clock_now_s();
+            log_status("data: shard %lld of %lld, %lld pictures", (long long)i + 1, (long long)n,
                        (long long)m->head.n_rows);
         }
     }
+    return code;
+}
+
+static int write_index(struct making *m, const char *temporary, const char *path, struct err *e)
+{
+    double said = clock_now_s();
+    int code = begin_subset(m, e);
+    if (!code) code = fs_writer_open(&m->w, temporary, e);
+    if (code) return code;
+    code = fs_writer_write(m->w, &m->head, sizeof m->head, e);
+    hash64_init(&m->rows);
+    for (int i = m->in->n_sets - 1; i >= 0 && !code; i--) code = add_set(m, i, &said, e);
+    if (!code) code = end_subset(m, e);
     log_status_end();
     if (!code && !m->head.n_rows)
         code = err_set(e, ERR_REQUEST, "%s: holds no picture with a label%s", m->in->list->files[0].path,
@@ -434,7 +639,7 @@ int image_index_open(struct image_index **out, const struct image_index_options 
                  (long long)x->head.n_bad, path);
     x->shard = xcalloc((size_t)x->list.n + 1, sizeof *x->shard);
     for (int64_t i = 0; i < x->list.n; i++) x->shard[i].file.fd = -1;
-    if (in.has_energon) energon_free(&in.energon);
+    input_fini(&in);
     xfree(path);
     if (code) image_index_close(x);
     else *out = x;
@@ -453,6 +658,8 @@ void image_index_close(struct image_index *x)
 }
 
 /* ---- reading ---- */
+
+struct remote *image_index_remote(const struct image_index *x) { return x->list.remote; }
 
 int64_t image_index_n(const struct image_index *x) { return x->head.n_rows; }
 

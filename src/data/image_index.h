@@ -7,6 +7,9 @@
  * picture is decoded, once, on all cores, so that what cannot be is left out and listed (cache.skipped), and the order
  * of samples stays a function of the files.
  *
+ * Folders of Megatron-Energon that are joined by key are read one after the other: of all but the first, key and place
+ * of each sample are in memory meanwhile (64 bytes a sample), of the first its key.
+ *
  * Invariants: 1. rows are in the order of shards and of samples in them; 2. every row carries a checksum over itself
  * and its number; 3. an index is made anew when a shard is added, resized or written to, or other options are chosen.
  * Includes: base, media, source. Order: Local; threads may read at once. Who opens the same cache_dir waits for one who
@@ -24,7 +27,10 @@
 #include "media/media.h"
 #include "remote/remote.h"
 
+struct energon_leaf;
 struct image_index_options {
+    const struct energon_leaf *energon; /* NULL: path is read. Else a folder of Megatron-Energon, or some joined by key
+                                           (energon_mix.h), and path is for messages */
     const char *path;  /* a shard, several in braces, a folder of them, an address; or Megatron-Energon's folder
                           (energon.h) */
     const char *part;  /* of Energon's: "train", "val" */
@@ -43,6 +49,7 @@ struct image_index;
 int image_index_open(struct image_index **x, const struct image_index_options *o, struct err *e);
 void image_index_close(struct image_index *x); /* NULL is fine */
 
+struct remote *image_index_remote(const struct image_index *x); /* that its shards come by; NULL: they are files */
 int64_t image_index_n(const struct image_index *x);
 uint64_t image_index_sum(const struct image_index *x); /* of all rows, sizes and labels: not of the pictures' bytes */
 struct image_place {

@@ -73,7 +73,7 @@ int image_scan_open(struct image_scan **out, struct blob *blob, const struct ima
     *out = NULL;
     s->o = *o;
     source_buffer_init(&s->buffer, blob, blob->bytes);
-    int code = read_ways(s, o->label, e);
+    int code = o->no_label ? OK : read_ways(s, o->label, e);
     if (!code) code = source_buffer_begin(&s->buffer, e);
     if (!code && source_buffer_packed(&s->buffer))
         code =
@@ -112,6 +112,8 @@ size_t image_key(const char *name)
 
 bool image_scan_goes_on(const struct image_scan *s) { return s->goes_on; }
 
+const char *image_scan_key(const struct image_scan *s) { return str_text(&s->key); }
+
 static int bad(struct image_scan *s, int64_t at, const char *what, struct err *e)
 {
     s->goes_on = true;
@@ -135,7 +137,7 @@ static int take_member(struct image_scan *s, const struct tar_member *m, struct 
     const char *extension = m->name + s->key.n + 1;
     const struct media_row *row = media_of_name(extension);
     if (s->found.n < 100) str_printf(&s->found, "%s.%.40s", s->found.n ? ", " : "", extension);
-    bool picture = s->o.image ? in_list(s->o.image, extension) : row && row->kind == MEDIA_IMAGE;
+    bool picture = !s->o.no_image && (s->o.image ? in_list(s->o.image, extension) : row && row->kind == MEDIA_IMAGE);
     s->other |= row && row->kind != MEDIA_IMAGE;
     if (picture && s->has_image) return bad(s, m->offset, "has two pictures; name the extension of one", e);
     int way = 0;
@@ -259,13 +261,13 @@ int image_scan_next(struct image_scan *s, struct image_found *f, struct err *e)
     if (got < 0) return s->goes_on = false, code ? (*e = later, later.code) : got;
     s->at_end = got == 0;
     if (code) return code;
-    if (!s->has_image) {
+    if (!s->has_image && !s->o.no_image) {
         char what[300];
         snprintf(what, sizeof what, "has no picture (it has %.150s)%s", str_text(&s->found),
                  s->other ? "; no model here trains on sound or video yet" : "");
         return bad(s, at, what, e);
     }
-    code = read_label(s, at, e);
+    if (!s->o.no_label) code = read_label(s, at, e);
     if (code) return code;
     *f = s->image;
     f->key = str_text(&s->key);

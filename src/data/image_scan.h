@@ -14,6 +14,7 @@ struct image_scan_options {
     const char *image; /* extensions, "jpg,png"; NULL: of any picture */
     const char *label; /* image_index.h */
     int64_t classes;
+    bool no_image, no_label; /* is not looked for: samples that get it from another archive */
 };
 struct image_found {
     const char *key; /* until the next call */
@@ -29,6 +30,7 @@ void image_scan_close(struct image_scan *s); /* NULL is fine */
  * counted, bad ones too. */
 int image_scan_next(struct image_scan *s, struct image_found *f, struct err *e);
 bool image_scan_goes_on(const struct image_scan *s);
+const char *image_scan_key(const struct image_scan *s); /* of the last sample, also of a bad one; until the next call */
 /* Bytes of a name that are the key; an extension follows behind a dot. 0: the name has none. */
 size_t image_key(const char *name);
 

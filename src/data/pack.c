@@ -135,14 +135,38 @@ static int64_t *sorted(const uint64_t *key, int64_t n, uint64_t most)
     return order;
 }
 
+/* Pieces from long to short, those of one length as they came. */
+static int64_t *from_long(const struct pack_options *o, const struct pack_piece *p, int64_t n)
+{
+    uint64_t *key = xmalloc(to_size(n + 1) * sizeof *key);
+    for (int64_t i = 0; i < n; i++) key[i] = (uint64_t)(o->seq - p[i].n);
+    int64_t *order = sorted(key, n, (uint64_t)o->seq);
+    xfree(key);
+    return order;
+}
+
+/* The sample of every piece, pieces of like length together; returns how many there are. */
+static int64_t line_up(const struct pack_options *o, const struct pack_piece *p, int64_t n, int64_t *sample)
+{
+    int64_t n_samples = 0, room = 0, *order = from_long(o, p, n);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = order[i];
+        if (p[k].n > room) {
+            n_samples++;
+            room = o->seq;
+        }
+        room -= p[k].n;
+        sample[k] = n_samples - 1;
+    }
+    xfree(order);
+    return n_samples;
+}
+
 /* The sample of every piece; returns how many there are. */
 static int64_t fit(const struct pack_options *o, const struct pack_piece *p, int64_t n, int64_t *sample)
 {
     struct rooms r;
-    int64_t n_samples = 0;
-    uint64_t *key = xmalloc(to_size(n + 1) * sizeof *key);
-    for (int64_t i = 0; i < n; i++) key[i] = (uint64_t)(o->seq - p[i].n);
-    int64_t *order = sorted(key, n, (uint64_t)o->seq);
+    int64_t n_samples = 0, *order = from_long(o, p, n);
     rooms_init(&r, o->seq, n);
     for (int64_t i = 0; i < n; i++) {
         int64_t k = order[i], room = least(&r, p[k].n);
@@ -151,7 +175,6 @@ static int64_t fit(const struct pack_options *o, const struct pack_piece *p, int
     }
     rooms_fini(&r);
     xfree(order);
-    xfree(key);
     return n_samples;
 }
 
@@ -178,6 +201,8 @@ void pack_documents(struct pack *out, const struct pack_options *o, const int64_
     int64_t *sample = xmalloc(to_size(n_pieces + 1) * sizeof *sample);
     if (o->kind == PACK_BEST_FIT) {
         n_samples = fit(o, p, n_pieces, sample);
+    } else if (o->by_area) {
+        n_samples = line_up(o, p, n_pieces, sample);
     } else {
         n_samples = n_pieces;
         for (int64_t i = 0; i < n_pieces; i++) sample[i] = i;

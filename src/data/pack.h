@@ -7,9 +7,13 @@
  *
  *   PACK_BEST_FIT  pieces from long to short, each into the sample where it leaves the least room, a new one where none
  *                  has room for it (best-fit decreasing; Ding et al. 2024, "Fewer Truncations Improve Language
- * Modeling"). Pieces of one length are dealt out by `shuffle`, so that a document meets others in every epoch; how many
- * samples there are, and how long their pieces are, depends on the lengths alone. PACK_PADDED    every piece is a
- * sample
+ *                  Modeling").
+ *   PACK_PADDED    every piece is a sample. By area, that is, with samples in groups of like ones: pieces from long to
+ *                  short, each behind the one before it while there is room, so that a sample holds pieces of like
+ *                  length and as many as fit. Padding is what is left behind the last of them.
+ *
+ * Pieces of one length are dealt out by `shuffle`, so that a document meets others in every epoch; how many samples
+ * there are, and how long their pieces are, depends on the lengths alone.
  *
  * Cost: O(documents) and two bits and an integer per token of a sequence. Includes: base. Order: Local.
  */

@@ -42,7 +42,8 @@ enum { WORK_FROM = 16 << 20 };
 struct making {
     const struct tokenizer *t;
     struct source *s;
-    struct chat *chat; /* NULL: of texts */
+    struct chat *chat;   /* NULL: of texts */
+    int32_t image_token; /* that stands for a patch; 0: none does */
     bool skip_bad;
     struct bad_list bad;
     struct str told;
@@ -62,7 +63,7 @@ static int tokenize_to(struct making *m, const char *out_path, bool *busy, struc
                        "the tokenizer names no end-of-text token to separate documents with; put a "
                        "tokenizer_config.json with an \"eos_token\" beside tokenizer.json");
     struct tokenfile_head head = {
-        .vocab = tokenizer_vocab(t),
+        .vocab = m->image_token >= tokenizer_vocab(t) ? m->image_token + 1 : tokenizer_vocab(t),
         .eos = tokenizer_eos(t),
         .fingerprint = tokenizer_fingerprint(t),
         .key = cache_key(t, s, m->chat),
@@ -72,6 +73,7 @@ static int tokenize_to(struct making *m, const char *out_path, bool *busy, struc
     if (code) return code;
     bad_list_clear(&m->bad);
     struct tokenize_run run = {.tokenizer = t,
+                               .vocab = head.vocab,
                                .source = s,
                                .out_path = out_path,
                                .key = head.key,
@@ -86,7 +88,7 @@ static int tokenize_to(struct making *m, const char *out_path, bool *busy, struc
     if (!code && r->documents == 0)
         code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable%s%s)",
                        m->first_input, (long long)source_n_files(s), (long long)r->skipped, r->skipped ? ": " : "",
-                       source_skipped(s));
+                       r->skipped_text);
     if (code) {
         tokenfile_abandon(w);
         return code;
@@ -97,11 +99,11 @@ static int tokenize_to(struct making *m, const char *out_path, bool *busy, struc
 }
 
 /* Files of a folder that are no text are nothing unusual; that they were not read is said once. */
-static void say_skipped(const struct source *s, const char *input)
+static void say_skipped(const struct source *s, const struct tokenize_result *r, const char *input)
 {
-    long long n = source_n_skipped(s), all = source_n_files(s);
-    if (n)
-        log_info("data: %s: %lld of %lld files are no text and were passed over: %s", input, n, all, source_skipped(s));
+    if (r->skipped)
+        log_info("data: %s: %lld of %lld files are no text and were passed over: %s", input, (long long)r->skipped,
+                 (long long)source_n_files(s), r->skipped_text);
 }
 
 static int open_making(struct making *m, const char *const *inputs, int n, const struct tokenize_input *how,
@@ -113,10 +115,12 @@ static int open_making(struct making *m, const char *const *inputs, int n, const
                                .remote = how->remote,
                                .skip_bad = how->skip_bad,
                                .whole_records = how->chat.template_name != NULL,
+                               .pictures = how->chat.patches > 0,
                                .tell_bad = tokenize_tell,
                                .tell_ctx = &m->told};
     m->first_input = remote_hidden(inputs[0]);
     m->skip_bad = how->skip_bad;
+    m->image_token = how->chat.patches ? how->chat.image_token : 0;
     if (o.whole_records && how->column)
         return err_set(e, ERR_REQUEST, "%s: column %s: conversations are whole records; leave the column out",
                        m->first_input, how->column);
@@ -140,7 +144,7 @@ int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs,
     bad_list_init(&m.bad, out_path);
     int code = open_making(&m, inputs, n_inputs, how, e);
     if (!code) code = tokenize_to(&m, out_path, &busy, r, e);
-    if (!code) say_skipped(m.s, m.first_input);
+    if (!code) say_skipped(m.s, r, m.first_input);
     bad_list_fini(&m.bad);
     close_making(&m);
     return code;
@@ -161,7 +165,7 @@ static int make_cached(struct making *m, const char *path, struct err *e)
             log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input,
                      str_bytes(bytes, (double)r.bytes), str_count(tokens, (double)r.tokens), (long long)r.documents,
                      str_bytes(rate, (double)(r.bytes - r.bytes_before) / (r.seconds > 1e-9 ? r.seconds : 1e-9)));
-            say_skipped(m->s, input);
+            say_skipped(m->s, &r, input);
             return OK;
         }
         /* Somebody else holds the lock, who lets go also by dying: nothing was read yet, so the source can be used

@@ -20,10 +20,12 @@ struct tokenize_input {
     bool skip_bad;          /* and list them in out_path.skipped */
     struct chat_rules chat; /* template_name NULL: texts; else records of conversations (chat.h), and no column */
 };
+enum { SKIPPED_TEXT = 240 };
 struct tokenize_result {
     int64_t bytes, tokens, documents; /* bytes of text, without what was skipped; tokens with separators */
     int64_t bytes_before;             /* of the text, tokenized by a run before this one that was stopped */
     int64_t skipped;                  /* files passed over */
+    char skipped_text[SKIPPED_TEXT];  /* the first of them, and why */
     int64_t bad;                      /* bad records skipped */
     double seconds;
 };

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_run.c: parts of the source on a conveyor: read in order, encoded by any thread, delivered in order.
+/* tokenize_run.c: parts of the source on conveyors: read in order, encoded by any thread, delivered in order.
  *
- * Small inputs are delivered to the token file at once. Others are delivered to the work file (tokenize_work.h), and
- * when the inputs are at their end all of it is copied to the token file, at the speed of the disk. So a kill loses
- * what is on the belt, some MiB a thread, and nothing is encoded twice.
+ * Small inputs are one lot on one belt, delivered to the token file at once. Others are read in lots (source/source.h),
+ * as many at once as there are threads, each on a belt of its own, and delivered to the work file (tokenize_work.h);
+ * when all lots are done, they are copied to the token file in their order, at the speed of the disk. So a kill loses
+ * what is on the belts, some MiB a thread, nothing is encoded twice, and what comes out does not hang on who read what
+ * when.
  *
  * A part that goes on in the middle of a stretch needs the encoder of the part before: such parts share a strand, and
  * the conveyor keeps them in turn.
  */
 #include "data/tokenize_run.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,33 +26,64 @@
 #include "data/tokenize_work.h"
 #include "token/text_parts.h"
 
+enum { BELTS_MAX = 64 };
+
 struct strand {
     struct encoder *encoder; /* made by who works on the first of its parts */
     struct strand *next;     /* in the list of all */
 };
 
+/* One reader with its belt. */
+struct reader {
+    struct source *source;
+    struct str told_here, *told; /* bad records that were passed over, since the last part */
+    struct parts *parts;         /* of its lot; NULL: it takes another */
+    int64_t lot, seq;            /* of the record that comes next */
+    int64_t skipped;             /* source_n_skipped when the lot began */
+    struct strand *strand;       /* of the part read last; NULL: it ended with its stretch */
+    int64_t done;                /* source_bytes_done of what was delivered */
+};
+
 struct item {
+    struct reader *reader;
     struct part part;
     struct tokens ids;
     uint32_t *ends;
     int64_t n_ends, ends_room;
     struct str told;               /* bad records that were passed over while it was read */
     struct strand *before, *after; /* of the stretch that the part begins in the middle of; that it ends in */
+    int64_t lot, seq, skipped;
+    char skipped_text[SKIPPED_TEXT]; /* where the reader skipped none before this lot */
+    bool ends_lot;                   /* there is no more of it, and nothing in this item */
+};
+
+/* A run of units that are read one after the other, and how far they are in the work, or in the token file. */
+struct lot {
+    int64_t unit, n_units;
+    int64_t bytes, documents;
+    int64_t skipped;
+    char *skipped_text;
 };
 
 struct state {
     const struct tokenize_run *run;
-    struct parts *parts;
+    struct seams seams;
+    struct lot *lots;
+    int64_t n_lots, lots_room;
+    atomic_llong next_lot;
+    struct reader *readers;
+    int n_readers;
     struct encoder **encoders; /* one per thread */
-    struct strand *strand;     /* of the part read last; NULL: it ended with its stretch */
-    struct strand *strands;    /* all there are */
+
+    pthread_mutex_t lock;   /* guards the list of strands */
+    struct strand *strands; /* all there are */
+
     struct tokenfile_writer *writer;
     struct work *work;         /* NULL: tokens go to the writer at once */
-    struct work_piece piece;   /* the last that was delivered */
     bool inside;               /* the writer is inside a document */
     struct part_begin *begins; /* documents that the writer comes to next: begins[next_begin..n_begins) */
     int64_t next_begin, n_begins, begins_room, n_bad;
-    int64_t bytes_at_start, n_tokens;
+    int64_t bytes_at_start, done_before, n_tokens, bytes, documents; /* done_before: of lots that are done already */
     double start_s, shown_s;
     bool shown;
 };
@@ -61,41 +95,80 @@ int tokenize_given_up(const atomic_int *give_up, struct err *e)
     return give_up && atomic_load(give_up) ? err_set(e, ERR_SIGNAL, "stopped while texts were tokenized") : OK;
 }
 
-/* -- the belt ----------------------------------------------------------------------------------------------- */
+/* -- the belts ---------------------------------------------------------------------------------------------- */
 
 static struct strand *strand_new(struct state *s)
 {
     struct strand *x = xcalloc(1, sizeof *x);
+    pthread_mutex_lock(&s->lock);
     x->next = s->strands;
-    return s->strands = x;
+    s->strands = x;
+    pthread_mutex_unlock(&s->lock);
+    return x;
 }
 
 static void strand_free(struct state *s, struct strand *x)
 {
+    pthread_mutex_lock(&s->lock);
     struct strand **at = &s->strands;
     while (*at != x) at = &(*at)->next;
     *at = x->next;
+    pthread_mutex_unlock(&s->lock);
     encoder_free(x->encoder);
     xfree(x);
+}
+
+/* The reader takes the next lot that is not done, from where it is. 1; 0: there is none. */
+static int take_lot(struct state *s, struct reader *r, struct err *e)
+{
+    const struct work_lot *l = NULL;
+    int64_t i;
+    do {
+        i = atomic_fetch_add(&s->next_lot, 1);
+        if (i >= s->n_lots) return 0;
+        if (s->work) l = work_lot(s->work, i);
+    } while (l && l->done);
+    r->lot = i;
+    r->seq = l ? l->n : 0;
+    r->strand = NULL;
+    if (s->work) source_go_to_lot(r->source, s->lots[i].unit, s->lots[i].n_units);
+    r->parts = parts_new(r->source, &s->seams, s->run->sizes);
+    int code = l ? parts_seek(r->parts, &l->after, s->run->give_up, e) : OK;
+    r->skipped = source_n_skipped(r->source) - (l ? l->skipped : 0);
+    if (l && l->n && r->told) str_clear(r->told); /* bad records on the way are in the work already */
+    return code ? code : 1;
 }
 
 static int read_item(void *arg, void *at, bool *follows, struct err *e)
 {
     struct state *s = arg;
     struct item *it = at;
+    struct reader *r = it->reader;
     int got = tokenize_given_up(s->run->give_up, e);
-    if (!got) got = parts_read(s->parts, &it->part, e);
+    if (!got) got = r->parts ? 1 : take_lot(s, r, e);
     if (got <= 0) return got;
+    got = parts_read(r->parts, &it->part, e);
+    if (got < 0) return got;
     str_clear(&it->told);
-    if (s->run->told) {
-        str_add(&it->told, s->run->told->p, s->run->told->n);
-        str_clear(s->run->told);
+    if (r->told) {
+        str_add(&it->told, r->told->p, r->told->n);
+        str_clear(r->told);
     }
+    it->lot = r->lot;
+    it->seq = r->seq++;
+    it->skipped = it->part.source_skipped - r->skipped;
+    bool first = it->skipped && r->skipped == 0;
+    snprintf(it->skipped_text, sizeof it->skipped_text, "%s", first ? source_skipped(r->source) : "");
+    it->ends_lot = got == 0;
     *follows = it->part.follows;
-    it->before = it->part.follows ? s->strand : NULL;
+    it->before = it->part.follows ? r->strand : NULL;
     bool same = it->part.follows && it->part.n_ends == 0; /* no stretch ends in it */
     it->after = !it->part.open ? NULL : same ? it->before : strand_new(s);
-    s->strand = it->after;
+    r->strand = it->after;
+    if (it->ends_lot) {
+        parts_free(r->parts);
+        r->parts = NULL;
+    }
     return 1;
 }
 
@@ -188,13 +261,15 @@ static int to_writer(void *arg, const struct work_piece *p, struct err *e)
     return code ? code : append(s, p->ids + at, p->n_ids - at, e);
 }
 
-static void show(struct state *s, int64_t done)
+static void show(struct state *s)
 {
     double now = clock_now_s(), every = log_is_terminal() ? 0.2 : 10, took = now - s->start_s;
     if (now - s->shown_s < every) return;
     s->shown_s = now;
     s->shown = true;
-    int64_t all = source_bytes(s->run->source), here = done - s->bytes_at_start;
+    int64_t all = source_bytes(s->run->source), done = s->done_before;
+    for (int i = 0; i < s->n_readers; i++) done += s->readers[i].done;
+    int64_t here = done - s->bytes_at_start;
     double part = all > 0 ? (double)done / (double)all : 1, rate = (double)here / (took > 1e-3 ? took : 1e-3);
     if (part > 1) part = 1;
     char bar[25], a[32], b[32], tokens[32], per_s[32], left[32] = "";
@@ -206,15 +281,30 @@ static void show(struct state *s, int64_t done)
                str_bytes(per_s, rate), *left ? left : "?");
 }
 
+/* How far a lot is. */
+static void note_lot(struct state *s, int64_t lot, const struct parts_place *after, int64_t skipped, const char *text)
+{
+    struct lot *l = &s->lots[lot];
+    s->bytes += after->bytes - l->bytes;
+    s->documents += after->documents - l->documents;
+    l->bytes = after->bytes;
+    l->documents = after->documents;
+    l->skipped = skipped;
+    if (*text && !l->skipped_text) l->skipped_text = xstrdup(text);
+}
+
 static int deliver_item(void *arg, void *at, struct err *e)
 {
     struct state *s = arg;
     struct item *it = at;
     if (it->before && it->before != it->after) strand_free(s, it->before);
-    s->piece = (struct work_piece){
+    struct work_piece p = {
+        .lot = it->lot,
+        .seq = it->seq,
         .after = it->part.after,
         .open = it->part.open,
-        .skipped = it->part.source_skipped,
+        .done = it->ends_lot,
+        .skipped = it->skipped,
         .ids = it->ids.ids,
         .n_ids = it->ids.n,
         .ends = it->ends,
@@ -224,29 +314,57 @@ static int deliver_item(void *arg, void *at, struct err *e)
         .told = it->told.p,
         .told_bytes = (int64_t)it->told.n,
     };
-    snprintf(s->piece.skipped_text, sizeof s->piece.skipped_text, "%s", source_skipped(s->run->source));
-    int code = s->work ? work_add(s->work, &s->piece, e) : to_writer(s, &s->piece, e);
+    memcpy(p.skipped_text, it->skipped_text, sizeof p.skipped_text);
+    int code = s->work ? work_add(s->work, &p, e) : to_writer(s, &p, e);
     s->n_tokens += it->ids.n + it->n_ends;
-    show(s, it->part.source_done);
+    it->reader->done = it->part.source_done;
+    if (!code) note_lot(s, it->lot, &p.after, p.skipped, p.skipped_text);
+    show(s);
     return code;
 }
 
 /* -- the run ------------------------------------------------------------------------------------------------ */
 
-static int run_belt(struct state *s, struct err *e)
+/* A reader per belt; without a work file the source itself, read from end to end. */
+static void open_readers(struct state *s, int n)
+{
+    s->n_readers = n;
+    s->readers = xcalloc((size_t)n, sizeof *s->readers);
+    for (int i = 0; i < n; i++) {
+        struct reader *r = &s->readers[i];
+        r->told = !s->work ? s->run->told : s->run->told ? &r->told_here : NULL;
+        r->source = s->work ? source_again(s->run->source, tokenize_tell, r->told) : s->run->source;
+    }
+}
+
+static void close_readers(struct state *s)
+{
+    for (int i = 0; i < s->n_readers; i++) {
+        parts_free(s->readers[i].parts);
+        str_free(&s->readers[i].told_here);
+        if (s->work) source_close(s->readers[i].source);
+    }
+    xfree(s->readers);
+}
+
+static int run_belts(struct state *s, int n_belts, struct err *e)
 {
     static const struct conveyor_ops ops = {read_item, work_item, deliver_item};
-    int n_items = s->run->n_threads == 1 ? 1 : 2 * s->run->n_threads + 2;
+    int n_threads = s->run->n_threads, n_each = n_threads == 1 ? 1 : (2 * n_threads + 1) / n_belts + 1;
+    int n_items = n_belts * n_each;
     struct item *items = xcalloc((size_t)n_items, sizeof *items);
     void **list = xmalloc((size_t)n_items * sizeof *list);
-    for (int i = 0; i < n_items; i++) list[i] = &items[i];
-    s->encoders = xcalloc((size_t)s->run->n_threads, sizeof(struct encoder *));
+    open_readers(s, n_belts);
+    for (int i = 0; i < n_items; i++) {
+        list[i] = &items[i];
+        items[i].reader = &s->readers[i / n_each];
+    }
+    s->encoders = xcalloc((size_t)n_threads, sizeof(struct encoder *));
     s->start_s = s->shown_s = clock_now_s();
-    s->bytes_at_start = source_bytes_done(s->run->source);
-    int code = conveyor_run(&ops, s, list, n_items, s->run->n_threads, e);
+    int code = conveyor_run_belts(&ops, s, list, n_belts, n_each, n_threads, e);
     if (s->shown) log_status_end();
     while (s->strands) strand_free(s, s->strands);
-    for (int i = 0; i < s->run->n_threads; i++) encoder_free(s->encoders[i]);
+    for (int i = 0; i < n_threads; i++) encoder_free(s->encoders[i]);
     xfree(s->encoders);
     for (int i = 0; i < n_items; i++) {
         part_fini(&items[i].part);
@@ -256,6 +374,7 @@ static int run_belt(struct state *s, struct err *e)
     }
     xfree(list);
     xfree(items);
+    close_readers(s);
     return code;
 }
 
@@ -266,36 +385,75 @@ char *tokenize_work_path(const struct tokenize_run *run)
     return s.p;
 }
 
+static void add_lot(struct state *s, int64_t unit, int64_t n)
+{
+    GROW(s->lots, s->n_lots, s->lots_room, 1);
+    s->lots[s->n_lots++] = (struct lot){.unit = unit, .n_units = n};
+}
+
+static int make_lots(struct state *s, uint64_t *key, struct err *e)
+{
+    int64_t n_units;
+    int code = source_units(s->run->source, &n_units, e);
+    struct hash64 h;
+    hash64_init(&h);
+    for (int64_t unit = 0; unit < n_units && !code; unit += s->lots[s->n_lots - 1].n_units) {
+        add_lot(s, unit, source_lot(s->run->source, unit));
+        struct source_unit_place where = source_unit_where(s->run->source, unit);
+        const int64_t about[] = {unit, s->lots[s->n_lots - 1].n_units, where.from, where.bytes};
+        hash64_add(&h, about, sizeof about);
+    }
+    *key = hash64_value(&h);
+    return code;
+}
+
 /* What another run left is gone on with. */
 static int open_work(struct state *s, struct err *e)
 {
+    uint64_t lots;
+    int code = make_lots(s, &lots, e);
+    if (code) return code;
     char *path = tokenize_work_path(s->run);
-    const uint64_t about[] = {s->run->key, PARTS_VERSION};
+    const uint64_t about[] = {s->run->key, PARTS_VERSION, lots};
     int width = tokenizer_vocab(s->run->tokenizer) <= 1 << 16 ? 2 : 4;
-    int code = work_open(&s->work, path, hash64(about, sizeof about), width, &s->piece, e);
-    if (!code && s->piece.after.file >= 0) {
+    code = work_open(&s->work, path, hash64(about, sizeof about), width, s->n_lots, e);
+    for (int64_t i = 0; i < s->n_lots && !code; i++) {
+        const struct work_lot *l = work_lot(s->work, i);
+        note_lot(s, i, &l->after, l->skipped, l->skipped_text ? l->skipped_text : "");
+        for (int64_t k = 0; k < s->lots[i].n_units && l->done; k++)
+            s->done_before += source_unit_where(s->run->source, s->lots[i].unit + k).bytes;
+    }
+    s->bytes_at_start = s->done_before;
+    if (!code && s->bytes) {
         char done[32];
-        log_info("data: goes on behind %s of text, %lld documents: %s", str_bytes(done, (double)s->piece.after.bytes),
-                 (long long)s->piece.after.documents, path);
-        if (!s->piece.whole)
-            code = parts_seek(s->parts, &s->piece.after, s->piece.skipped, s->piece.skipped_text, s->run->give_up, e);
-        if (s->run->told) str_clear(s->run->told); /* bad records on the way are in the work already */
+        log_info("data: goes on behind %s of text, %lld documents: %s", str_bytes(done, (double)s->bytes),
+                 (long long)s->documents, path);
     }
     xfree(path);
     return code;
 }
 
-/* The inputs are at their end; what was told behind the last part comes with that. */
-static int finish(struct state *s, struct err *e)
+/* Belts: as many as there are lots to be done, and threads. */
+static int run_lots(struct state *s, struct err *e)
 {
-    s->piece.whole = true;
-    s->piece.open = false;
-    s->piece.n_begins = s->piece.n_ids = s->piece.n_ends = 0;
-    s->piece.told = s->run->told ? s->run->told->p : NULL;
-    s->piece.told_bytes = s->run->told ? (int64_t)s->run->told->n : 0;
-    s->piece.skipped = source_n_skipped(s->run->source);
-    snprintf(s->piece.skipped_text, sizeof s->piece.skipped_text, "%s", source_skipped(s->run->source));
-    return s->work ? work_add(s->work, &s->piece, e) : to_writer(s, &s->piece, e);
+    int64_t left = 0;
+    for (int64_t i = 0; i < s->n_lots; i++) left += !s->work || !work_lot(s->work, i)->done;
+    int most = s->run->n_threads < BELTS_MAX ? s->run->n_threads : BELTS_MAX;
+    return left ? run_belts(s, left < most ? (int)left : most, e) : OK;
+}
+
+static void fill_result(const struct state *s, struct tokenize_result *r)
+{
+    *r = (struct tokenize_result){.bytes = s->bytes,
+                                  .documents = s->documents,
+                                  .tokens = tokenfile_written(s->writer),
+                                  .bad = s->n_bad};
+    for (int64_t i = 0; i < s->n_lots; i++) {
+        const struct lot *l = &s->lots[i];
+        r->skipped += l->skipped;
+        if (l->skipped_text && !*r->skipped_text)
+            snprintf(r->skipped_text, sizeof r->skipped_text, "%s", l->skipped_text);
+    }
 }
 
 void tokenize_say_kept(const struct tokenize_run *run, struct err *e)
@@ -309,30 +467,24 @@ void tokenize_say_kept(const struct tokenize_run *run, struct err *e)
 
 int tokenize_run(const struct tokenize_run *run, struct tokenfile_writer *w, struct tokenize_result *r, struct err *e)
 {
-    struct seams seams;
-    seams_find(&seams, run->tokenizer);
-    struct state s = {.run = run,
-                      .writer = w,
-                      .parts = parts_new(run->source, &seams, run->sizes),
-                      .piece.after.file = -1};
+    struct state s = {.run = run, .writer = w};
     double start = clock_now_s();
-    int code = source_bytes(run->source) >= run->work_from ? open_work(&s, e) : OK;
-    int64_t before = s.piece.after.bytes;
-    if (!code && !s.piece.whole) {
-        code = run_belt(&s, e);
-        if (!code) code = finish(&s, e);
-    }
+    seams_find(&s.seams, run->tokenizer);
+    CHECK(!pthread_mutex_init(&s.lock, NULL), "no mutex to be had");
+    int code = OK;
+    if (source_bytes(run->source) >= run->work_from) code = open_work(&s, e);
+    else add_lot(&s, 0, 0);
+    int64_t before = s.bytes;
+    if (!code) code = run_lots(&s, e);
     if (!code && s.work) code = work_replay(s.work, to_writer, &s, e);
-    *r = (struct tokenize_result){.bytes = s.piece.after.bytes,
-                                  .bytes_before = before,
-                                  .documents = s.piece.after.documents,
-                                  .tokens = tokenfile_written(w),
-                                  .skipped = s.piece.skipped,
-                                  .bad = s.n_bad,
-                                  .seconds = clock_now_s() - start};
-    if (code && s.work && s.piece.after.file >= 0 && code != ERR_SIGNAL) tokenize_say_kept(run, e);
+    fill_result(&s, r);
+    r->bytes_before = before;
+    r->seconds = clock_now_s() - start;
+    if (code && s.work && s.bytes && code != ERR_SIGNAL) tokenize_say_kept(run, e);
     work_close(s.work, false);
-    parts_free(s.parts);
+    for (int64_t i = 0; i < s.n_lots; i++) xfree(s.lots[i].skipped_text);
+    pthread_mutex_destroy(&s.lock);
+    xfree(s.lots);
     xfree(s.begins);
     return code;
 }

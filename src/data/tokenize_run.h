@@ -17,6 +17,7 @@
 struct tokenize_run {
     const struct tokenizer *tokenizer;
     struct source *source; /* nothing read yet */
+    int32_t vocab;         /* ids are below: the tokenizer's, and of conversations that of pictures */
     const char *out_path;  /* work is kept in out_path.work from work_from bytes of input on */
     uint64_t key;          /* of inputs and tokenizer */
     int64_t work_from;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_work.c: records behind each other, each naming the checksum of the one before.
+/* tokenize_work.c: records behind each other, each naming the checksum of the one before; where those of a lot are, is
+ * kept in memory, 8 bytes a record.
  *
  * Nothing is synced: a process that is killed has handed its bytes to the system, and what a power cut leaves out shows
  * in the checksums. A record is as small as two bytes per token; the file is as large as the token file will be.
@@ -20,13 +21,16 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/tokenize_work_format.h"
+#include "token/tokens.h"
 
 struct work {
     char *path;
     struct fs_writer *out; /* NULL: not written to */
     int width;
     uint64_t head_sum, last_sum;
-    int64_t bytes;       /* of what is believed */
+    int64_t bytes; /* of what is believed */
+    struct work_lot *lots;
+    int64_t n_lots;
     unsigned char *body; /* of one record */
     size_t body_room;
 };
@@ -65,14 +69,15 @@ static bool body_can_be(const struct work *w, const struct work_record_head *h)
     return h->told_bytes == 0 || w->body[b.told + to_size(h->told_bytes) - 1] == 0;
 }
 
-/* The record at `at`, its body into w->body. 1; 0: there is none that can be believed; < 0: it cannot be read. */
-static int read_record(struct work *w, const struct fs_file *f, int64_t at, uint64_t before, struct work_record_head *h,
-                       struct err *e)
+/* The record at `at`, its body into w->body. 1; 0: there is none that can be believed; < 0: it cannot be read.
+ * before: the checksum of the record before; NULL: any. */
+static int read_record(struct work *w, const struct fs_file *f, int64_t at, const uint64_t *before,
+                       struct work_record_head *h, struct err *e)
 {
     if (f->bytes - at < (int64_t)sizeof *h) return 0;
     int code = fs_file_read(f, at, sizeof *h, h, e);
     if (code) return code;
-    if (h->before != before || h->sum != hash64(h, offsetof(struct work_record_head, sum))) return 0;
+    if ((before && h->before != *before) || h->sum != hash64(h, offsetof(struct work_record_head, sum))) return 0;
     if (!counts_can_be(h)) return 0;
     size_t n = body_of(w, h).end;
     if ((uint64_t)(f->bytes - at) - sizeof *h < n) return 0;
@@ -85,41 +90,57 @@ static int read_record(struct work *w, const struct fs_file *f, int64_t at, uint
 static void place_of(const struct work_record_head *h, struct work_piece *p)
 {
     p->after = h->after;
+    p->lot = h->lot;
+    p->seq = h->seq;
     p->open = h->open;
-    p->whole = h->whole;
+    p->done = h->done;
     p->skipped = h->skipped;
     memcpy(p->skipped_text, h->skipped_text, sizeof p->skipped_text);
     p->skipped_text[sizeof p->skipped_text - 1] = 0;
 }
 
-/* Finds the last record to go on from. */
-static int scan(struct work *w, const struct fs_file *f, struct work_piece *last, struct err *e)
+/* The record at `at` is its lot's next, or one that was there before anew. False: it cannot be. */
+static bool enter(struct work *w, const struct work_piece *p, int64_t at)
+{
+    if (p->lot < 0 || p->lot >= w->n_lots) return false;
+    struct work_lot *l = &w->lots[p->lot];
+    if (l->done || p->seq < l->n || p->seq > l->all || (p->open && p->done)) return false;
+    l->all = p->seq;
+    GROW(l->at, l->all, l->room, 1);
+    l->at[l->all++] = at;
+    if (p->open) return true;
+    l->n = l->all;
+    l->after = p->after;
+    l->done = p->done;
+    l->skipped = p->skipped;
+    if (*p->skipped_text && !l->skipped_text) l->skipped_text = xstrdup(p->skipped_text);
+    return true;
+}
+
+/* Finds the records, and of each lot the last to go on from. */
+static int scan(struct work *w, const struct fs_file *f, struct err *e)
 {
     struct work_record_head h;
-    int64_t at = sizeof(struct work_head);
-    uint64_t sum = w->head_sum;
+    struct work_piece p;
     int got;
-    w->bytes = at;
-    while ((got = read_record(w, f, at, sum, &h, e)) > 0) {
-        at += (int64_t)(sizeof h + body_of(w, &h).end);
-        sum = h.sum;
-        if (h.open) continue;
-        place_of(&h, last);
-        w->bytes = at;
-        w->last_sum = sum;
-        if (h.whole) break;
+    w->bytes = sizeof(struct work_head);
+    while ((got = read_record(w, f, w->bytes, &w->last_sum, &h, e)) > 0) {
+        place_of(&h, &p);
+        if (!enter(w, &p, w->bytes)) break;
+        w->bytes += (int64_t)(sizeof h + body_of(w, &h).end);
+        w->last_sum = h.sum;
     }
     if (got < 0) return got;
-    if (got == 0 && at < f->bytes)
+    for (int64_t i = 0; i < w->n_lots; i++) w->lots[i].all = w->lots[i].n;
+    if (w->bytes < f->bytes)
         log_info("data: %s: its last %lld of %lld bytes are of a record that is damaged or was not finished; from "
-                 "there "
-                 "on the text is tokenized again",
-                 w->path, (long long)(f->bytes - at), (long long)f->bytes);
+                 "there on the text is tokenized again",
+                 w->path, (long long)(f->bytes - w->bytes), (long long)f->bytes);
     return OK;
 }
 
 /* Is what is there ours? 1, 0, < 0. */
-static int look(struct work *w, uint64_t key, struct work_piece *last, struct err *e)
+static int look(struct work *w, uint64_t key, struct err *e)
 {
     struct fs_file f = {.fd = -1};
     struct work_head h;
@@ -134,49 +155,55 @@ static int look(struct work *w, uint64_t key, struct work_piece *last, struct er
                  whole ? "is of other inputs, or of another tokenizer" : "is damaged, or no work of this program");
     if (ours) {
         w->head_sum = w->last_sum = h.sum;
-        code = scan(w, &f, last, e);
+        code = scan(w, &f, e);
     }
     fs_file_close(&f);
     return code ? code : ours;
+}
+
+/* One record into ids and *p, whose pointers are w's. */
+static int record_again(struct work *w, const struct fs_file *f, const struct work_lot *l, int64_t seq,
+                        struct tokens *ids, struct work_piece *p, struct err *e)
+{
+    struct work_record_head h;
+    int64_t at = l->at[seq];
+    int got = read_record(w, f, at, NULL, &h, e);
+    if (got < 0) return got;
+    if (got == 0 || h.lot != l - w->lots || h.seq != seq)
+        return err_set(e, ERR_CORRUPT,
+                       "%s: was damaged at byte %lld while it was used; start again: what is before that place is kept",
+                       w->path, (long long)at);
+    struct body b = body_of(w, &h);
+    ids->n = 0;
+    tokens_reserve(ids, h.n_ids);
+    if (w->width == 4 && h.n_ids) memcpy(ids->ids, w->body + b.ids, to_size(h.n_ids) * 4);
+    const uint16_t *narrow = (const uint16_t *)(const void *)(w->body + b.ids);
+    for (int64_t i = 0; w->width == 2 && i < h.n_ids; i++) ids->ids[i] = narrow[i];
+    *p = (struct work_piece){.begins = (const struct part_begin *)(const void *)w->body,
+                             .n_begins = h.n_begins,
+                             .ids = ids->ids,
+                             .n_ids = h.n_ids,
+                             .ends = (const uint32_t *)(const void *)(w->body + b.ends),
+                             .n_ends = h.n_ends,
+                             .told = (const char *)w->body + b.told,
+                             .told_bytes = h.told_bytes};
+    place_of(&h, p);
+    return OK;
 }
 
 int work_replay(struct work *w, work_piece_fn *fn, void *arg, struct err *e)
 {
     int code = w->out ? fs_writer_flush(w->out, e) : OK;
     struct fs_file f = {.fd = -1};
+    struct tokens ids = {0};
+    struct work_piece p;
     if (!code) code = fs_file_open(&f, w->path, e);
-    struct work_record_head h;
-    int32_t *ids = NULL;
-    int64_t ids_room = 0, at = sizeof(struct work_head);
-    uint64_t sum = w->head_sum;
-    while (!code && at < w->bytes) {
-        int got = read_record(w, &f, at, sum, &h, e);
-        if (got < 0) code = got;
-        if (got == 0)
-            code = err_set(e, ERR_CORRUPT,
-                           "%s: was damaged at byte %lld while it was used; start again: what is before that "
-                           "place is kept",
-                           w->path, (long long)at);
-        if (code) break;
-        struct body b = body_of(w, &h);
-        GROW(ids, 0, ids_room, h.n_ids);
-        if (w->width == 4 && h.n_ids) memcpy(ids, w->body + b.ids, to_size(h.n_ids) * 4);
-        const uint16_t *narrow = (const uint16_t *)(const void *)(w->body + b.ids);
-        for (int64_t i = 0; w->width == 2 && i < h.n_ids; i++) ids[i] = narrow[i];
-        struct work_piece p = {.begins = (const struct part_begin *)(const void *)w->body,
-                               .n_begins = h.n_begins,
-                               .ids = ids,
-                               .n_ids = h.n_ids,
-                               .ends = (const uint32_t *)(const void *)(w->body + b.ends),
-                               .n_ends = h.n_ends,
-                               .told = (const char *)w->body + b.told,
-                               .told_bytes = h.told_bytes};
-        place_of(&h, &p);
-        code = fn(arg, &p, e);
-        at += (int64_t)(sizeof h + body_of(w, &h).end);
-        sum = h.sum;
-    }
-    xfree(ids);
+    for (int64_t i = 0; i < w->n_lots && !code; i++)
+        for (int64_t seq = 0; seq < w->lots[i].all && !code; seq++) {
+            code = record_again(w, &f, &w->lots[i], seq, &ids, &p, e);
+            if (!code) code = fn(arg, &p, e);
+        }
+    tokens_free(&ids);
     fs_file_close(&f);
     return code;
 }
@@ -194,13 +221,15 @@ static int begin(struct work *w, uint64_t key, struct err *e)
     return code ? code : fs_writer_write(w->out, &h, sizeof h, e);
 }
 
-int work_open(struct work **out, const char *path, uint64_t key, int width, struct work_piece *last, struct err *e)
+int work_open(struct work **out, const char *path, uint64_t key, int width, int64_t n_lots, struct err *e)
 {
     struct work *w = xcalloc(1, sizeof *w);
     w->path = xstrdup(path);
     w->width = width;
-    *last = (struct work_piece){.after.file = -1};
-    int got = look(w, key, last, e);
+    w->n_lots = n_lots;
+    w->lots = xcalloc(to_size(n_lots) + 1, sizeof *w->lots);
+    for (int64_t i = 0; i < n_lots; i++) w->lots[i].after.file = -1;
+    int got = look(w, key, e);
     if (got == 0) got = begin(w, key, e);
     else if (got > 0) got = fs_writer_go_on(&w->out, w->path, w->bytes, e);
     if (got < 0) {
@@ -211,9 +240,17 @@ int work_open(struct work **out, const char *path, uint64_t key, int width, stru
     return got < 0 ? got : OK;
 }
 
+const struct work_lot *work_lot(const struct work *w, int64_t lot)
+{
+    CHECK(lot >= 0 && lot < w->n_lots, "lot %lld of %lld", (long long)lot, (long long)w->n_lots);
+    return &w->lots[lot];
+}
+
 int work_add(struct work *w, const struct work_piece *p, struct err *e)
 {
     struct work_record_head h = {.before = w->last_sum,
+                                 .lot = p->lot,
+                                 .seq = p->seq,
                                  .after = p->after,
                                  .n_begins = p->n_begins,
                                  .n_ids = p->n_ids,
@@ -221,8 +258,10 @@ int work_add(struct work *w, const struct work_piece *p, struct err *e)
                                  .told_bytes = p->told_bytes,
                                  .skipped = p->skipped,
                                  .open = p->open,
-                                 .whole = p->whole};
+                                 .done = p->done};
     CHECK(counts_can_be(&h), "a record of %lld ids", (long long)p->n_ids);
+    bool next = enter(w, p, w->bytes);
+    CHECK(next, "record %lld of lot %lld is not its next", (long long)p->seq, (long long)p->lot);
     memcpy(h.skipped_text, p->skipped_text, sizeof h.skipped_text);
     struct body b = body_of(w, &h);
     size_t n = b.end;
@@ -249,6 +288,11 @@ void work_close(struct work *w, bool gone)
     if (!w) return;
     if (w->out) fs_writer_close(w->out, false, NULL);
     if (gone) unlink(w->path);
+    for (int64_t i = 0; i < w->n_lots; i++) {
+        xfree(w->lots[i].at);
+        xfree(w->lots[i].skipped_text);
+    }
+    xfree(w->lots);
     xfree(w->path);
     xfree(w->body);
     xfree(w);

@@ -10,7 +10,7 @@
 #include "token/text_parts.h"
 
 #define WORK_MAGIC "tuttiwrk"
-enum { WORK_VERSION = 1, COUNT_MAX = 1 << 28 };
+enum { WORK_VERSION = 2, COUNT_MAX = 1 << 28 };
 
 struct work_head {
     char magic[8];
@@ -19,10 +19,11 @@ struct work_head {
 };
 
 struct work_record_head {
-    uint64_t before; /* `sum` of the record before, or of the file's head */
+    uint64_t before;  /* `sum` of the record before, or of the file's head */
+    int64_t lot, seq; /* which record of which lot */
     struct parts_place after;
     int64_t n_begins, n_ids, n_ends, told_bytes, skipped;
-    uint32_t open, whole;
+    uint32_t open, done;
     char skipped_text[240];
     uint64_t body_sum; /* of the ids and ends */
     uint64_t sum;      /* of all before */

@@ -12,7 +12,7 @@ static int64_t each(const struct engine *g) { return balance_numel(&g->cfg.model
 
 size_t balance_bytes(const struct engine_config *c)
 {
-    return to_size(balance_numel(&c->model) * c->model.layers) * sizeof(double);
+    return to_size(balance_numel(&c->model) * model_blocks(&c->model)) * sizeof(double);
 }
 
 /* Rows may come to their experts in rounds: of the config, so that all ranks say the same. */
@@ -26,9 +26,9 @@ static int64_t n_rounds(const struct engine *g)
 void balance_bind(struct engine *g)
 {
     if (!each(g)) return;
-    g->load = xcalloc(to_size(each(g) * g->cfg.model.layers + n_rounds(g)), sizeof *g->load);
-    for (int l = 0; l < g->cfg.model.layers; l++)
-        g->slot[slot_balance(g->params.n, g->cfg.model.layers, l)] =
+    g->load = xcalloc(to_size(each(g) * model_blocks(&g->cfg.model) + n_rounds(g)), sizeof *g->load);
+    for (int l = 0; l < model_blocks(&g->cfg.model); l++)
+        g->slot[slot_balance(g->params.n, to_int(model_blocks(&g->cfg.model)), l)] =
             g->balance.p ? (char *)g->balance.p + to_size(l * each(g)) * sizeof(double) : NULL;
 }
 
@@ -49,7 +49,7 @@ static void read_rounds(const double *count, struct engine_report *r)
 
 void balance_read(struct engine *g, struct engine_report *r)
 {
-    int64_t n = each(g) * g->cfg.model.layers;
+    int64_t n = each(g) * model_blocks(&g->cfg.model);
     if (!n) return;
     if (tally_balance(g)) memcpy(g->load, tally_balance(g), g->balance.bytes);
     for (int64_t i = 0; i < n_rounds(g); i++) g->load[n + i] = (double)g->collectives.rounds[i];
@@ -59,7 +59,7 @@ void balance_read(struct engine *g, struct engine_report *r)
     if (model_tokens_split(&g->cfg.par))
         sum_over(g->cfg.host.tp, g->load, n, "expert load over tokens"); /* else all tp ranks have the same */
     sum_over(g->cfg.host.pp, g->load, n, "expert load over stages");
-    for (int l = 0; r->tokens && l < g->cfg.model.layers; l++) {
+    for (int l = 0; r->tokens && l < model_blocks(&g->cfg.model); l++) {
         r->balance_loss += g->load[l * each(g)] / (double)r->tokens;
         r->z_loss += g->load[l * each(g) + 1] / (double)r->tokens;
     }
@@ -74,7 +74,7 @@ const double *balance_load(const struct engine *g, int layer)
 double balance_worst(const struct engine *g)
 {
     double worst = 0;
-    for (int l = 0; l < g->cfg.model.layers; l++) {
+    for (int l = 0; l < model_blocks(&g->cfg.model); l++) {
         const double *load_E = balance_load(g, l);
         double sum = 0, most = 0;
         for (int e = 0; load_E && e < g->cfg.model.moe.experts; e++) {
@@ -102,10 +102,10 @@ static void move(struct engine *g, int param, const double *load_E)
 void balance_step(struct engine *g)
 {
     if (!g->cfg.model.moe.bias || g->cfg.model.moe.bias_speed == 0 || g->dev->counts_only) return;
-    for (int l = 0; l < g->cfg.model.layers; l++) {
+    for (int l = 0; l < model_blocks(&g->cfg.model); l++) {
         char name[PARAM_NAME];
         snprintf(name, sizeof name, "layers.%d.moe.router.bias", l);
         int i = balance_load(g, l) ? param_find(&g->params, name) : -1;
-        if (i >= 0) move(g, i, balance_load(g, l));
+        if (i >= 0 && !g->params.p[i].frozen) move(g, i, balance_load(g, l));
     }
 }

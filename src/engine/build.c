@@ -88,15 +88,6 @@ static bool puts_off_weights(const struct schedule *s, int rank, int stage)
     return false;
 }
 
-/* What store_grad_is_temporary will say: the store is made after the programs. */
-static bool hands_on_by_phase(const struct engine *g)
-{
-    const struct engine_config *c = &g->cfg;
-    bool alone = (!c->shard || comm_size(c->shard) == 1) && (!c->expert || comm_size(c->expert) == 1),
-         once = c->reduce_once || c->exact_order, many = c->n_microbatches > 1 || g->when->n_stages > 1;
-    return c->grad_dtype != DT_F32 || (!alone && (c->zero >= 2 || (many && !once)));
-}
-
 static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
 {
     struct model_shape shape = {
@@ -111,8 +102,7 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
     };
     struct lower_options o = {.training = true,
                               .split_w = puts_off_weights(g->when, build_pipe_rank(g), s->index),
-                              .w_together = hands_on_by_phase(g),
-                              .tied = g->cfg.model.tie_embeddings &&
+                              .tied = (g->cfg.model.tie_embeddings || g->cfg.model.mtp.depth) &&
                                       schedule_has_stage(g->when, build_pipe_rank(g), g->when->n_stages - 1),
                               .collective_scratch = par_run_scratch,
                               .pieces = g->cfg.pieces,
@@ -161,13 +151,18 @@ int build_stages(struct engine *g, struct err *e)
 static int list_of(struct engine *g, struct engine_list *x, const struct schedule *s, bool training, struct err *e)
 {
     const struct units *u = &g->store.units;
-    bool travels = store_param_travels(&g->store),
+    bool travels = store_param_travels(&g->store), some = !travels && store_packs(&g->store),
          publishes = store_param_is_whole(&g->store) && !store_state_is_whole(&g->store);
-    struct part_rule r = {.gather = travels, .ahead = fetch_ahead(&g->exchange), .arrive = publishes && !travels};
+    struct part_rule r = {.gather = travels || some,
+                          .some = some,
+                          .ahead = some ? -1 : fetch_ahead(&g->exchange),
+                          .arrive = publishes && !travels};
     if (training) {
         r.reduce = exchange_is_active(&g->exchange);
         r.temporary = store_grad_is_temporary(&g->store);
         r.by_phase = g->peak.both > 1;
+        for (int i = 0; i < g->n_stages; i++)
+            r.by_phase |= puts_off_weights(g->when, build_pipe_rank(g), g->stage[i].index);
         r.every = g->exchange.exact ? g->exchange.tree.run : 0;
         r.update = !g->cfg.n_servers;
         r.publish = r.update && publishes;

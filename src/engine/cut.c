@@ -92,12 +92,21 @@ static void push_uses(struct cut *c, enum tape_phase ph, const struct span *s, i
                                                    .last = part_at(c, ph, s[v].last)};
 }
 
+/* A unit that is whole where others are gathered. */
+static bool stays(const struct units *u, const struct part_rule *r, int unit)
+{
+    return r->some && !u->unit[unit].packed;
+}
+
 static void cut_phase(struct cut *c, const struct program *p, bool split_w, const struct units *u,
                       const struct part_rule *r, enum tape_phase ph)
 {
     bool *begins = xcalloc((size_t)p->begin[PHASE_N] + 2, sizeof *begins);
     struct span *reads = spans(p, u, false, ph), *writes = spans(p, u, true, ph);
-    if (r->gather || (r->arrive && ph == PHASE_F)) mark(begins, reads, u->n, true, r->gather);
+    for (int v = 0; v < u->n; v++) {
+        bool gathers = r->gather && !stays(u, r, v);
+        if (gathers || (r->arrive && ph == PHASE_F)) mark(begins, &reads[v], 1, true, gathers);
+    }
     if (r->reduce) mark(begins, writes, u->n, r->temporary, true);
     for (int i = p->begin[ph] + 1; i < p->begin[ph + 1]; i++) {
         bool inside = p->code[i].loop && p->code[i].loop == p->code[i - 1].loop;
@@ -105,13 +114,14 @@ static void cut_phase(struct cut *c, const struct program *p, bool split_w, cons
     }
     number(c, p, ph, split_w, begins);
     push_uses(c, ph, reads, u->n, false);
+    for (int k = 0; k < c->parts.n_use; k++) c->parts.use[k].stays = stays(u, r, c->parts.use[k].unit);
     push_uses(c, ph, writes, u->n, true);
     xfree(begins);
     xfree(reads);
     xfree(writes);
 }
 
-/* ---- what a window leaves out ---- */
+/* ---- what a window hands on ---- */
 
 /* Parameters whose gradient the instructions write; several that form one matrix are written together. */
 static void written(const struct program *p, const struct param_table *t, int begin, int end, bool *out)
@@ -125,27 +135,32 @@ static void written(const struct program *p, const struct param_table *t, int be
         }
 }
 
-/* The last of phases [from, to] in which a unit's gradient is written; -1: none. */
-static int last_phase(const struct cut *c, int unit, int from, int to)
+/* The last phase in which a unit's gradient is written; -1: none. */
+static int last_phase(const struct cut *c, int unit)
 {
     int last = -1;
     for (int k = 0; k < c->parts.n_use; k++) {
         const struct part_use *x = &c->parts.use[k];
-        if (x->writes && x->unit == unit && x->phase >= from && x->phase <= to && x->phase > last) last = x->phase;
+        if (x->writes && x->unit == unit && x->phase > last) last = x->phase;
     }
     return last;
 }
 
-static void leave_out(struct cut *c, const struct program *p, const struct units *u, int from, int to)
+static void hand_on(struct cut *c, const struct program *p, const struct units *u, bool by_phase)
 {
     bool *seen = xcalloc((size_t)u->table->n + 1, sizeof *seen);
-    written(p, u->table, p->begin[from], p->begin[to + 1], seen);
+    written(p, u->table, p->begin[0], p->begin[PHASE_N], seen);
+    for (int ph = 0; ph < PHASE_N && by_phase; ph++) {
+        c->leaves[ph] = xcalloc((size_t)u->table->n + 1, sizeof *c->leaves[ph]);
+        written(p, u->table, p->begin[ph], p->begin[ph + 1], c->leaves[ph]);
+    }
     for (int v = 0; v < u->n; v++) {
-        int phase = last_phase(c, v, from, to);
+        int phase = last_phase(c, v);
         for (int i = u->unit[v].first; phase >= 0 && i < u->unit[v].first + u->unit[v].n; i++) {
             if (seen[i]) continue;
             GROW(c->unwritten, c->n_unwritten, c->room, 1);
             c->unwritten[c->n_unwritten++] = (struct unwritten){phase, v, i};
+            if (by_phase) c->leaves[phase][i] = true;
         }
     }
     xfree(seen);
@@ -160,14 +175,15 @@ void cut_init(struct cut *c, int stage, const struct program *p, bool split_w, c
     c->parts.again = xcalloc((size_t)n + 1, sizeof *c->parts.again);
     for (int k = 0; k < n; k++)
         c->parts.again[k] = c->at[PHASE_B][k] < p->begin[PHASE_B + 1] && p->code[c->at[PHASE_B][k]].again;
-    if (!r->temporary) return;
-    for (int ph = 0; ph < PHASE_N && r->by_phase; ph++) leave_out(c, p, u, ph, ph);
-    if (!r->by_phase) leave_out(c, p, u, 0, PHASE_N - 1);
+    if (r->temporary) hand_on(c, p, u, r->by_phase);
 }
 
 void cut_fini(struct cut *c)
 {
-    for (int ph = 0; ph < PHASE_N; ph++) xfree(c->at[ph]);
+    for (int ph = 0; ph < PHASE_N; ph++) {
+        xfree(c->at[ph]);
+        xfree(c->leaves[ph]);
+    }
     xfree(c->parts.again);
     xfree(c->parts.use);
     xfree(c->unwritten);
@@ -183,10 +199,11 @@ void cut_rank(struct rank_parts *out, const struct cut *const *cuts, int n, cons
     for (int i = 0; i < n; i++) out->stage[i] = cuts[i]->parts;
     for (int i = 0; i < u->n; i++) name[i] = u->table->p[u->unit[i].first].name;
     out->unit_stage = xmalloc(((size_t)u->n + 1) * sizeof *out->unit_stage);
-    for (int i = 0; i < u->n; i++) out->unit_stage[i] = u->unit[i].numel && n ? cuts[0]->parts.stage : -1;
+    for (int i = 0; i < u->n; i++)
+        out->unit_stage[i] = u->unit[i].numel && !u->unit[i].frozen && n ? cuts[0]->parts.stage : -1;
     for (int i = n - 1; i >= 0; i--)
         for (int k = 0; k < cuts[i]->parts.n_use; k++) {
             int unit = cuts[i]->parts.use[k].unit;
-            if (u->unit[unit].numel) out->unit_stage[unit] = cuts[i]->parts.stage;
+            if (u->unit[unit].numel && !u->unit[unit].frozen) out->unit_stage[unit] = cuts[i]->parts.stage;
         }
 }

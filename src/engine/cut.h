@@ -17,15 +17,18 @@ _Static_assert((int)PHASE_F == ACTION_F && (int)PHASE_B == ACTION_B && (int)PHAS
                    (int)PHASE_N == PART_PHASES,
                "phases of programs are those of schedules");
 
-/* A window (schedule/parts.h) does not write this parameter of the unit: in a temporary it is zeroed before the unit is
- * reduced. */
+/* No phase writes this parameter of a unit that others are written of: in a temporary it is zeroed, and leaves with the
+ * last of them. */
 struct unwritten {
-    int phase; /* of the window's last contribution */
+    int phase; /* the last that writes the unit */
     int unit, param;
 };
 struct cut {
     int *at[PHASE_N]; /* [parts.n[phase] + 1] instructions */
     struct stage_parts parts;
+    /* Where a window (schedule/parts.h) is a phase: by parameter, what is handed on after it, which is what the phase
+     * writes. NULL: whole units are. */
+    bool *leaves[PHASE_N];
     struct unwritten *unwritten;
     int n_unwritten, room;
 };

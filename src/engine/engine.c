@@ -30,7 +30,11 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
     r->right = sum.right;
     r->tokens = n_trained;
     r->padded = g->padded;
+    r->busiest = g->busiest;
+    r->busiest_by_position = g->busiest_by_position;
     r->loss = n_trained ? sum.nats / (double)n_trained : 0;
+    for (int k = 0; k < g->cfg.model.mtp.depth; k++)
+        r->ahead[k] = sum.ahead[k].tokens > 0 ? sum.ahead[k].nats / sum.ahead[k].tokens : 0;
     balance_read(g, r);
 }
 
@@ -117,6 +121,24 @@ void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engi
     executor_run(g, false, &info, g->watch, g->watch_ctx);
     tally_read(g, false);
     read_loss(g, n_trained, r);
+}
+
+int64_t engine_n_sequences(const struct engine *g)
+{
+    const struct par *p = &g->cfg.par;
+    int64_t replicas = p->size[AXIS_DP_REPLICATE] > 1 ? p->size[AXIS_DP_REPLICATE] : 1,
+            shards = p->size[AXIS_DP_SHARD] > 1 ? p->size[AXIS_DP_SHARD] : 1;
+    return g->cfg.n_microbatches * replicas * shards;
+}
+
+void engine_sequence_nats(struct engine *g, double *nats) { tally_sequences(g, nats); }
+
+void engine_token_nats(struct engine *g, double *nats) { tally_tokens(g, nats); }
+
+void engine_weigh(struct engine *g, const double *factor)
+{
+    CHECK(!factor || g->cfg.by_sequence, "sequences are not apart");
+    g->factor = factor;
 }
 
 int engine_status(const struct engine *g, struct err *e) { return g->cfg.world ? comm_status(g->cfg.world, e) : OK; }

@@ -19,6 +19,7 @@
 #include "engine/exponents.h"
 #include "engine/itinerary.h"
 #include "engine/recipes.h"
+#include "engine/reference.h"
 #include "engine/scale.h"
 #include "engine/stages.h"
 #include "engine/telemetry.h"
@@ -26,6 +27,7 @@
 #include "schedule/schedule.h"
 #include "state/copies.h"
 #include "state/exchange.h"
+#include "state/freeze.h"
 #include "state/snapshot.h"
 #include "state/store.h"
 #include "tape/away.h"
@@ -70,6 +72,7 @@ struct engine_config {
     const struct array_row *state; /* what is kept beside parameters and is not stepped (state/array.h); borrowed */
     int n_state;
     uint64_t seed;
+    struct freeze freeze;   /* which parameters are trained */
     const char *kernels;    /* "auto" or "ref" */
     const char *accumulate; /* kernel_table_accumulate's; NULL: fp32 */
     int threads;            /* of the rank; the null device counts scratch for as many */
@@ -79,6 +82,8 @@ struct engine_config {
     bool no_master;         /* store.h */
     bool reduce_once;       /* sum microbatches here, then ranks, once a step (exchange.h) */
     bool exact_order;       /* exact.h */
+    bool reference;         /* what the weights were is kept beside them (reference.h) */
+    bool by_sequence;       /* a microbatch is a sequence, whose loss is kept apart and whose gradient has a factor */
     struct loss_scale_config scale;
     struct recipe_config precision; /* which products are computed in fewer bits */
     int64_t exponents_every;        /* steps (exponents.h); 0: never */
@@ -95,6 +100,7 @@ struct engine_config {
      * its shard and runs no model. */
     int n_servers, server; /* 0: none; server: which, -1 a worker */
     int batches_ahead;     /* for which who trains has room here, besides the one that it holds; 0: none is made */
+    size_t object_bytes;   /* for which who trains has room here, for pieces of objects behind addresses; 0: none */
     bool snapshots;        /* room in the host's memory for what this rank writes to a checkpoint (run/saving.h) */
     size_t trace_bytes;    /* of the ring that a trace is kept in (engine/trace.h); 0: none is made */
     struct comm *workers;  /* over which workers add up counts and losses; NULL: each counts its own */
@@ -110,6 +116,9 @@ struct engine_batch {
             const int32_t *tokens, *targets, *positions, *docs; /* [n, seq]; docs may be NULL without document_mask */
             const float *pixels;                                /* [n, values of a picture] */
             const int32_t *label;                               /* [n] */
+            const int32_t *segments;                            /* [n * seq] */
+            const float *factor;                                /* [n, seq] with model.by_token, else not read */
+            const int32_t *patches;                             /* [n, seq] */
         };
     };
     int64_t n;         /* sequences here; 0: none, this rank only meets the others */
@@ -123,11 +132,16 @@ enum engine_skip { SKIP_NONE, SKIP_GRADIENT, SKIP_LOSS, SKIP_BATCH };
 extern const char *const engine_skips[SKIP_BATCH + 1];
 
 struct engine_report {
-    double loss;                 /* nats per trained token */
-    double nats;                 /* sum */
-    double right;                /* of pictures: trained ones whose class has the largest logit */
-    int64_t tokens;              /* trained tokens of this step, over all ranks */
-    int64_t padded;              /* places that hold no token of a document, over all ranks */
+    double loss; /* nats per trained token */
+    double nats; /* sum */
+    double
+        ahead[MTP_DEPTH_MOST]; /* of modules that predict further tokens: nats per token trained there; not in loss */
+    double right;              /* of pictures: trained ones whose class has the largest logit */
+    int64_t tokens;            /* trained tokens of this step, over all ranks */
+    int64_t padded;            /* places that hold no token of a document, over all ranks */
+    /* With documents that do not see each other and ranks of cp: pairs of attention of the busiest of these over the
+     * mean, of all the step's sequences: as they were shared out, and if it had gone by position. Else 0. */
+    double busiest, busiest_by_position;
     double grad_norm;            /* before clipping */
     double balance_loss, z_loss; /* of the routers, per trained token; not in loss */
     double rounds_mean;    /* in which rows came to their experts, of all layers' forwards on all ranks; 0: not in */
@@ -174,13 +188,15 @@ struct engine {
     struct param_table params;
     struct store store;
     struct loss_scale scale;
+    const double *factor; /* engine_weigh; NULL: none */
     struct recipe_state recipes;
     struct telemetry telemetry;
     struct fallback fallback;
     struct exponents exponents;
     struct exchange exchange;
     struct optim_tools tools; /* of optimizers that have any */
-    struct copies copies;     /* parameters that other stages hold too */
+    struct reference_weights reference;
+    struct copies copies; /* parameters that other stages hold too */
     struct schedule *when, *when_eval;
     struct schedule_peak peak; /* of this rank, from the schedule's checker */
     struct model_stage *parts; /* [when->n_stages] of the whole pipeline */
@@ -198,11 +214,13 @@ struct engine {
     struct buffer scratch;
     struct buffer data; /* tokens, targets, positions of the batch's rows here; documents of all its rows */
     struct buffer rope, stat, index, balance;
-    struct buffer norm;    /* sums of squares of the gradients here (engine/tally.h) */
-    struct buffer staging; /* the host's: the batch as it is in data */
-    int64_t padded;        /* of the batch that is fed, over all ranks */
+    struct buffer norm;                  /* sums of squares of the gradients here (engine/tally.h) */
+    struct buffer staging;               /* the host's: the batch as it is in data */
+    int64_t padded;                      /* of the batch that is fed, over all ranks */
+    double busiest, busiest_by_position; /* of it, as in engine_report */
     int64_t *order; /* [sequences][seq] which token stands at each place, of the batch that is fed; NULL: its own */
     struct buffer ahead;         /* the host's, for who trains: batches that are prepared ahead (data/prefetch.h) */
+    struct buffer objects;       /* the same: pieces of objects behind addresses (remote/remote.h) */
     struct snapshot snapshot;    /* what this rank writes to a checkpoint, */
     struct buffer snapshot_room; /* and the host's memory for it; dev NULL: there is none */
     struct buffer
@@ -210,7 +228,13 @@ struct engine {
     double *load; /* balance of the last step over all ranks, layer after layer (engine/balance.h) */
     void **slot;  /* bindings for the programs */
     int n_slots;
-    uint8_t *written;               /* by slot: gradients that hold something */
+    uint8_t *written;     /* by slot: gradients that hold something */
+    struct engine_place { /* for another thread (engine_doing) */
+        _Atomic int64_t step;
+        _Atomic(const struct itinerary *) list; /* NULL: no step was begun */
+        _Atomic int64_t row;                    /* of the list, from 1; 0: between */
+        struct program_place program;
+    } place;
     double spent_s[ENGINE_SPENT_N]; /* in training, since it was made */
     struct tape_profile *profile;   /* NULL, or filled by every step */
     struct buffer trace_ring;       /* the host's */
@@ -247,12 +271,27 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r);
 /* Loss of a batch, dropout off. */
 void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engine_report *r);
+/* With by_sequence, after engine_evaluate or engine_gradients: nats of each sequence of the batch, over its trained
+ * tokens, of all data-parallel ranks: nats[part * n_microbatches + i] is sequence i of a rank's part; 0 where there is
+ * none. The same bits on all ranks. Collective. */
+void engine_sequence_nats(struct engine *g, double *nats);
+/* With model.by_token, after engine_evaluate, engine_gradients or engine_step: nats of each token of the batch, of all
+ * data-parallel ranks: nats[(part * room + i) * seq + p] is place p of sequence i of a rank's part, room its most
+ * sequences; 0 where nothing is trained. The same bits on all ranks. Collective. */
+void engine_token_nats(struct engine *g, double *nats);
+int64_t engine_n_sequences(const struct engine *g); /* of that list */
+/* With by_sequence: what the next steps multiply the gradient of each sequence's nats by; factor[n_microbatches] of
+ * this rank's part, borrowed; NULL: 1 / trained tokens, the mean over tokens. Local. */
+void engine_weigh(struct engine *g, const double *factor);
 /* After a step whose loss or norm was not finite: runs it again and names the first tensor with a NaN or Inf, of the
  * rank nearest to the cause; every rank gets the same words and gives the same n. Collective(world). */
 void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, char *out, size_t n);
 
 /* OK, or what went wrong between the ranks; ask once a step. */
 int engine_status(const struct engine *g, struct err *e);
+/* Appends where the rank is: "step 12, row 17 of 40 (F2), instruction 57 (linear, forward, 'layers.0.mlp.up')". Any
+ * thread while the engine is there. */
+void engine_doing(const struct engine *g, struct str *out);
 
 /* FLOPs of one optimizer step on this rank: what was computed, and without recomputation. */
 double engine_flops_step(const struct engine *g);

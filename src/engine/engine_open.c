@@ -14,6 +14,7 @@
 #include "optim/muon.h"
 #include "data/prefetch.h"
 #include "optim/staging.h"
+#include "state/packed.h"
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static int max_int(int a, int b) { return a > b ? a : b; }
@@ -195,9 +196,10 @@ static int new_buffers(struct engine *g, struct err *e)
                              prefetch_bytes(g->cfg.n_microbatches * g->cfg.micro, g->cfg.seq,
                                             model_pixels(&g->cfg.model), g->cfg.batches_ahead),
                              e);
+    if (!rc && g->cfg.object_bytes) rc = buffer_new_host(&g->objects, g->dev, MEM_DATA, g->cfg.object_bytes, e);
     if (!rc && model_rope_cols(&g->cfg.model))
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
-                        to_size(g->cfg.model.max_positions * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
+                        to_size(model_rope_rows(&g->cfg.model) * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
     bool apart = g->cfg.par.sequence || g->cfg.par.size[AXIS_CP] > 1;
     bool indexed = apart && (g->cfg.model.dropout > 0 || g->recipes.chance);
     if (!rc && indexed)
@@ -215,7 +217,7 @@ static int new_buffers(struct engine *g, struct err *e)
 
 static void bind(struct engine *g)
 {
-    g->n_slots = slot_recipe(g->params.n, to_int(g->cfg.model.layers)) + 3;
+    g->n_slots = slot_recipe(g->params.n, to_int(model_blocks(&g->cfg.model))) + 3 + to_int(g->cfg.model.mtp.depth);
     g->slot = xcalloc((size_t)g->n_slots, sizeof *g->slot);
     g->written = xcalloc((size_t)g->n_slots, 1);
     g->slot[SLOT_ROPE] = g->rope.p;
@@ -268,6 +270,9 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     put_on_device(c, d);
     int rc = model_check(&c->model, e);
     if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
+    if (!rc) rc = model_check_adapter(&c->model, &g->params, e);
+    if (!rc && c->training) rc = param_freeze(&g->params, &c->freeze, e);
+    if (!rc && c->training && c->model.adapter) rc = packed_mark(&g->params, c->model.adapter->base, e);
     if (!rc && c->training) optim_own(&c->optim, &g->params);
     if (!rc) rc = stream_new(&g->stream, d, "compute", e);
     if (!rc) rc = stream_new(&g->feeding, d, "copies", e);
@@ -338,6 +343,7 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     if (!rc) rc = build_lists(g, e);
     if (!rc) rc = build_itineraries(g, e);
     if (!rc) rc = new_buffers(g, e);
+    if (!rc) rc = reference_new(g, e);
     if (!rc) rc = make_snapshot(g, e);
     if (!rc) bind(g);
     return finish(out, rc);
@@ -367,7 +373,9 @@ void engine_free(struct engine *g)
     buffer_free(&g->told);
     buffer_free(&g->staging);
     buffer_free(&g->ahead);
+    buffer_free(&g->objects);
     buffer_free(&g->snapshot_room);
+    reference_free(g);
     snapshot_free(&g->snapshot);
     buffer_free(&g->index);
     buffer_free(&g->balance);

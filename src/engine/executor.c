@@ -14,7 +14,10 @@
 
 static void bind_microbatch(struct engine *g, int microbatch)
 {
-    g->slot[SLOT_STAT] = tally_at(g, microbatch);
+    double *stat = tally_at(g, microbatch);
+    g->slot[SLOT_STAT] = stat;
+    for (int k = 0; k < g->cfg.model.mtp.depth; k++)
+        g->slot[slot_ahead(g->params.n, to_int(model_blocks(&g->cfg.model)), k)] = stat ? stat + 2 + 2 * k : NULL;
     feed_bind(g, microbatch);
 }
 
@@ -41,7 +44,7 @@ static void trace_unit(struct engine *g, int unit, int sign)
                     sign * g->store.units.unit[unit].numel * (int64_t)dtype_bytes(g->store.dtype));
 }
 
-/* What is sent must be whole: what a window does not write is zeros. */
+/* What is sent must be whole: what nothing writes is zeros. */
 static void zero_unwritten(struct engine *g, const struct step *x, int phase)
 {
     const struct cut *c = &g->stage[x->stage].cut;
@@ -61,7 +64,8 @@ static void reduce_unit(struct engine *g, const struct step *x)
         exact_run_end(&e->tree, x->unit, x->nth);
         if (!x->last) forget_unit(g, x->unit);
     }
-    if (x->slot >= 0 || x->last) exchange_reduce(e, x->unit, x->slot, x->last);
+    const bool *leaves = x->slot >= 0 ? g->stage[x->stage].cut.leaves[x->phase] : NULL;
+    if (x->slot >= 0 || x->last) exchange_reduce(e, x->unit, x->slot, leaves, x->last);
 }
 
 static void run_unit(struct engine *g, const struct step *x)
@@ -137,6 +141,7 @@ static struct program_args args_of(struct running *r, const struct step *x, cons
         .ranks = par_run_carrier(&g->collectives),
         .copies = away_run_carrier(&g->putting_away),
         .profile = g->profile,
+        .place = &g->place.program,
         .look = r->look,
         .look_ctx = r->look_ctx,
     };
@@ -174,6 +179,8 @@ static void run_stage(struct running *r, const struct step *x)
     g->slot[SLOT_STAGE_DOUT] = crossing(g, x->dout);
     struct step_info here = *r->info;
     here.first_token += (uint64_t)x->a.microbatch * (uint64_t)(g->cfg.micro * g->cfg.seq);
+    if (r->training && g->cfg.model.by_token) here.loss_scale = (float)g->scale.now;
+    if (r->training && g->factor) here.loss_scale = (float)(g->factor[x->a.microbatch] * g->scale.now);
     struct program_args args = args_of(r, x, &here);
     if (x->begins) trace_slabs(g, s, x, true);
     for (int second = 0; second < 2; second++) {
@@ -252,8 +259,12 @@ static void count_spent(struct running *r, const struct step *x, double begun_s,
 static void run_steps(struct running *r, const struct itinerary *t, int64_t from, int64_t to)
 {
     struct engine *g = r->g;
+    atomic_store_explicit(&g->place.step, (int64_t)r->info->step, memory_order_relaxed);
+    atomic_store_explicit(&g->place.list, t, memory_order_relaxed);
     for (int64_t i = from; i < to; i++) {
         const struct step *x = &t->step[i];
+        atomic_store_explicit(&g->place.program.program, NULL, memory_order_relaxed);
+        atomic_store_explicit(&g->place.row, i + 1, memory_order_relaxed);
         char text[32];
         action_print(text, x->a);
         thread_name_set("r%d s%lld %s", g->cfg.rank, (long long)r->info->step, text);
@@ -262,7 +273,31 @@ static void run_steps(struct running *r, const struct itinerary *t, int64_t from
         count_spent(r, x, begun, waited);
         trace_step(r, x, text, begun);
     }
+    atomic_store_explicit(&g->place.row, 0, memory_order_relaxed);
     thread_name_set("r%d s%lld", g->cfg.rank, (long long)r->info->step);
+}
+
+void engine_doing(const struct engine *g, struct str *out)
+{
+    const struct itinerary *t = atomic_load_explicit(&g->place.list, memory_order_relaxed);
+    const struct program *p = atomic_load_explicit(&g->place.program.program, memory_order_relaxed);
+    int64_t row = atomic_load_explicit(&g->place.row, memory_order_relaxed);
+    int instr = atomic_load_explicit(&g->place.program.instr, memory_order_relaxed);
+    static const char *const phase[KERNEL_N_PHASES] = {"forward", "backward of inputs", "backward of weights"};
+    char text[32];
+    if (!t) {
+        str_puts(out, "before its first step");
+        return;
+    }
+    str_printf(out, "step %lld", (long long)atomic_load_explicit(&g->place.step, memory_order_relaxed));
+    if (row <= 0 || row > t->n) {
+        str_puts(out, ", between its actions");
+        return;
+    }
+    str_printf(out, ", row %lld of %lld (%s)", (long long)row, (long long)t->n, action_print(text, t->step[row - 1].a));
+    if (!p || instr < 0 || instr >= p->begin[PHASE_N]) return;
+    const struct instr *i = &p->code[instr];
+    str_printf(out, ", instruction %d (%s, %s, '%s')", instr, op_row(i->op)->name, phase[i->kphase], instr_what(p, i));
 }
 
 void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx)

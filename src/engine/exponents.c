@@ -103,7 +103,7 @@ void exponents_look(struct engine *g, const struct program *p, const struct kern
 void exponents_agree(struct engine *g)
 {
     for (int i = 0; i < g->params.n; i++) {
-        int64_t n = g->params.p[i].counted ? g->store.units.piece[i].n : 0;
+        int64_t n = g->params.p[i].counted && !g->params.p[i].frozen ? g->store.units.piece[i].n : 0;
         struct view v = {.p = store_piece_grad(&g->store, i),
                          .dtype = g->store.grad_dtype,
                          .nd = 1,

@@ -12,7 +12,7 @@ void fallback_new(struct engine *g)
 {
     struct fallback *f = &g->fallback;
     if (!g->recipes.rule.falls_back) return;
-    f->n = to_int(g->cfg.model.layers);
+    f->n = to_int(model_blocks(&g->cfg.model));
     f->fallen = xcalloc(to_size(f->n), 1);
     f->bad = xcalloc(to_size(f->n), sizeof *f->bad);
 }

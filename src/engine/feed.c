@@ -18,6 +18,9 @@ IS_NAMED(positions, BATCH_POSITIONS);
 IS_NAMED(docs, BATCH_DOCUMENTS);
 IS_NAMED(pixels, BATCH_PIXELS);
 IS_NAMED(label, BATCH_LABEL);
+IS_NAMED(segments, BATCH_SEGMENTS);
+IS_NAMED(factor, BATCH_FACTOR);
+IS_NAMED(patches, BATCH_PATCHES);
 
 int64_t feed_place(const struct engine *g, int64_t i)
 {
@@ -58,11 +61,49 @@ static bool next(const struct engine *g, struct at *x)
 }
 #define EACH_FIELD(x, g) for (struct at x = {.field = -1}; next(g, &x);)
 
-size_t feed_bytes(const struct engine *g)
+/* Behind the fields: for each module that predicts further tokens what is ahead of a microbatch's tokens, and after
+ * that. */
+static size_t ahead_of_one(const struct engine *g)
+{
+    return to_size(2 * g->cfg.model.mtp.depth * g->cfg.micro * engine_seq_here(g)) * sizeof(int32_t);
+}
+
+static size_t ahead_begin(const struct engine *g)
 {
     size_t bytes = 0;
     EACH_FIELD(x, g) bytes = x.end;
     return bytes;
+}
+
+size_t feed_bytes(const struct engine *g) { return ahead_begin(g) + to_size(g->cfg.n_microbatches) * ahead_of_one(g); }
+
+/* The token `by` places ahead of place i of a sequence, and the one after it; -1: not trained. What is in another
+ * document that the token does not see, or behind the end, is not ahead. */
+static void look_ahead(const struct engine *g, const struct engine_batch *b, int64_t sequence, int64_t i, int by,
+                       int32_t *token, int32_t *target)
+{
+    int64_t seq = g->cfg.seq, at = sequence * seq + i;
+    bool apart = g->cfg.model.document_mask && b->docs;
+    *token = 0;
+    *target = -1;
+    if (i + by >= seq || (apart && b->docs[at + by] != b->docs[at])) return;
+    *token = b->tokens[at + by];
+    *target = b->targets[at + by];
+}
+
+static void stage_ahead(const struct engine *g, const struct engine_batch *b)
+{
+    int64_t here = engine_seq_here(g), micro = g->cfg.micro, T = micro * here;
+    int32_t *to = (int32_t *)((char *)g->staging.p + ahead_begin(g));
+    for (int64_t s = 0; s < g->cfg.n_microbatches * micro; s++)
+        for (int k = 0; k < g->cfg.model.mtp.depth; k++) {
+            int32_t *of = to + (s / micro * g->cfg.model.mtp.depth + k) * 2 * T + s % micro * here;
+            for (int64_t i = 0; i < here; i++) {
+                of[i] = 0;
+                of[T + i] = -1;
+                if (s < b->n) look_ahead(g, b, s, feed_token(g, s, i), k + 1, &of[i], &of[T + i]);
+            }
+        }
 }
 
 /* Tokens of each sequence as they stand here: this rank's rows, or of a field that is wanted whole all places. */
@@ -95,6 +136,7 @@ void feed_batch(struct engine *g, const struct engine_batch *b)
     int64_t room = g->cfg.n_microbatches * g->cfg.micro;
     CHECK(b->n <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)room);
     if (g->staging.p) EACH_FIELD(x, g) stage(g, &x, b->field[x.field], b->n);
+    if (g->staging.p && g->cfg.model.mtp.depth) stage_ahead(g, b);
     event_wait(g->feeding, g->used);
     device_from_host(g->feeding, &g->data, 0, g->staging.p, g->data.bytes);
     event_record(g->fed, g->feeding);
@@ -109,6 +151,7 @@ void feed_bind(struct engine *g, int microbatch)
         size_t bytes = batch_bytes(&x.row, g->cfg.micro, x.tokens);
         g->slot[SLOT_BATCH + x.field] = g->data.p ? (char *)g->data.p + x.begin + (size_t)microbatch * bytes : NULL;
     }
+    g->slot[SLOT_AHEAD] = g->data.p ? (char *)g->data.p + ahead_begin(g) + (size_t)microbatch * ahead_of_one(g) : NULL;
 }
 
 static int64_t labels_here(const struct engine *g, const struct engine_batch *b)
@@ -130,14 +173,48 @@ static int64_t trained_here(const struct engine *g, const struct engine_batch *b
     return n;
 }
 
+/* Whether documents that do not see each other are shared out over ranks of cp, so that one may have more work. */
+static bool has_uneven_work(const struct engine *g)
+{
+    return g->cfg.model.document_mask && g->cfg.par.size[AXIS_CP] > 1;
+}
+
+/* Pairs of attention of this rank of cp's queries: as they stand, then by position; [2 * cp], the others' places 0. */
+static void count_pairs(const struct engine *g, const struct engine_batch *b, int64_t *pairs)
+{
+    int cp = g->cfg.par.size[AXIS_CP], here = g->cfg.par.rank[AXIS_CP];
+    int64_t seq = g->cfg.seq;
+    for (int64_t s = 0; b->docs && s < b->n; s++)
+        document_pairs_of(b->docs + s * seq, seq, cp, here, g->order ? g->order + s * seq : NULL, &pairs[here],
+                          &pairs[cp + here]);
+}
+
+/* The busiest of n over the mean; 0: nobody has work. */
+static double busiest(const int64_t *pairs, int n)
+{
+    double all = 0, most = 0;
+    for (int i = 0; i < n; i++) {
+        all += (double)pairs[i];
+        most = (double)pairs[i] > most ? (double)pairs[i] : most;
+    }
+    return all > 0 ? most * n / all : 0;
+}
+
 struct step_info feed_info(struct engine *g, const struct engine_batch *b, int64_t step, bool training,
                            int64_t *n_trained)
 {
     arrange(g, b);
-    int64_t counts[2] = {trained_here(g, b), g->cfg.par.rank[AXIS_CP] ? 0 : b->n_padded};
-    exchange_sum_i64(&g->exchange, counts, 2);
+    int cp = has_uneven_work(g) && training ? g->cfg.par.size[AXIS_CP] : 0;
+    int64_t *counts = xcalloc(2 + 2 * (size_t)cp, sizeof *counts);
+    counts[0] = trained_here(g, b);
+    counts[1] = g->cfg.par.rank[AXIS_CP] ? 0 : b->n_padded;
+    if (cp) count_pairs(g, b, counts + 2);
+    exchange_sum_i64(&g->exchange, counts, 2 + 2 * cp);
     *n_trained = counts[0];
     g->padded = counts[1];
+    g->busiest = busiest(counts + 2, cp);
+    g->busiest_by_position = busiest(counts + 2 + cp, cp);
+    xfree(counts);
     return (struct step_info){
         .seed = g->cfg.seed,
         .step = (uint64_t)step,

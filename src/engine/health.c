@@ -52,19 +52,20 @@ int64_t health_nonfinite(const struct array *a, const struct array_span *x, stru
 
 static int check(const struct engine *g, int i, int what, struct err *e)
 {
-    const struct array *a = store_array(&g->store, what);
+    const struct array *a = store_array_of(&g->store, what, i);
     struct array_span x = store_writes(&g->store, i, what);
     if (x.n == 0) return OK;
     if (a->row.dtype != DT_F32) {
         bool narrow = a->row.dtype == DT_BF16 || a->row.dtype == DT_F16;
-        struct stream *st = store_stream(&g->store, what, g->stream);
+        struct stream *st = store_stream_of(&g->store, what, i, g->stream);
         if (narrow && health_nonfinite(a, &x, st) >= 0)
             return err_set(e, ERR_NUMERIC, "%s of %s are not finite", g->store.array[what].row.title,
                            g->params.p[i].name);
         return OK;
     }
-    double sum = a->row.away ? away_squares(a, &x)
-                             : flat_sum_squares_now(store_stream(&g->store, what, g->stream), array_at(a, x.at), x.n),
+    double sum = a->row.away
+                     ? away_squares(a, &x)
+                     : flat_sum_squares_now(store_stream_of(&g->store, what, i, g->stream), array_at(a, x.at), x.n),
            rms = sqrt(sum / (double)x.n);
     const char *name = g->params.p[i].name, *title = g->store.array[what].row.title;
     if (!isfinite(sum)) return err_set(e, ERR_NUMERIC, "%s of %s are not finite", title, name);

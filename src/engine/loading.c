@@ -67,7 +67,7 @@ static int add_part(struct loading *x, struct round *o, const struct reading *r,
     int rc = mine && n ? route_new_holdings(&route, &from, 1, to, n, e) : OK;
     xfree(to);
     if (rc || !route) return rc;
-    const struct array *a = store_array(&x->g->store, r->which);
+    const struct array *a = store_array_of(&x->g->store, r->which, r->param);
     struct array_span held = store_held(&x->g->store, r->param, r->which);
     struct route_tensor t = {.dtype = a->row.dtype,
                              .to = {&a->buf, to_size(held.at) * dtype_bytes(a->row.dtype), h->box[me]}};
@@ -80,7 +80,7 @@ static int add_part(struct loading *x, struct round *o, const struct reading *r,
 static int add_reading(struct loading *x, struct round *o, const struct reading *r, struct err *e)
 {
     struct region box = ckpt_box(x->c, r->tensor, r->box), part[REGION_STRETCH];
-    size_t at = r->at, width = dtype_bytes(store_array(&x->g->store, r->which)->row.dtype);
+    size_t at = r->at, width = dtype_bytes(store_array_of(&x->g->store, r->which, r->param)->row.dtype);
     int n = region_stretch(&box, r->lo, r->n, part), rc = OK;
     boxes_look(&x->boxes, r->which, r->param);
     for (int i = 0; i < n && !rc; i++) {
@@ -95,7 +95,7 @@ static int add_reading(struct loading *x, struct round *o, const struct reading 
  * so. */
 static void *place_of(struct loading *x, const struct reading *r)
 {
-    const struct array *a = store_array(&x->g->store, r->which);
+    const struct array *a = store_array_of(&x->g->store, r->which, r->param);
     struct array_span held = store_held(&x->g->store, r->param, r->which);
     struct region box = ckpt_box(x->c, r->tensor, r->box);
     if (x->boxes.n != 1 || !device_is_direct(x->g->dev) || a->buf.dev != x->g->dev || a->row.away || held.lo)
@@ -106,7 +106,7 @@ static void *place_of(struct loading *x, const struct reading *r)
 
 static int read_one(struct loading *x, struct round *o, const struct reading *r, struct err *e)
 {
-    enum dtype as = store_array(&x->g->store, r->which)->row.dtype;
+    enum dtype as = store_array_of(&x->g->store, r->which, r->param)->row.dtype;
     size_t bytes = to_size(r->n) * dtype_bytes(as);
     bool direct = device_is_direct(x->g->dev);
     char *p = direct ? (char *)o->stage.p + r->at : xmalloc(bytes);
@@ -125,7 +125,8 @@ static size_t bytes_here(struct loading *x, int round)
     for (int64_t k = x->next; k < plan->n && plan->p[k].round == round; k++)
         if (plan->p[k].reader == x->g->params.rank && !place_of(x, &plan->p[k]))
             bytes = plan->p[k].at +
-                    to_size(plan->p[k].n) * dtype_bytes(store_array(&x->g->store, plan->p[k].which)->row.dtype);
+                    to_size(plan->p[k].n) *
+                        dtype_bytes(store_array_of(&x->g->store, plan->p[k].which, plan->p[k].param)->row.dtype);
     return bytes;
 }
 
@@ -139,7 +140,8 @@ static int prepare(struct loading *x, int i, struct err *e)
     for (; x->next < plan->n && plan->p[x->next].round == i && !rc; x->next++) {
         const struct reading *r = &plan->p[x->next];
         void *place = place_of(x, r);
-        if (place) rc = x->read(x->ctx, r, store_array(&x->g->store, r->which)->row.dtype, place, e);
+        enum dtype as = store_array_of(&x->g->store, r->which, r->param)->row.dtype;
+        if (place) rc = x->read(x->ctx, r, as, place, e);
         else if (r->reader == me) rc = read_one(x, o, r, e);
         if (!rc && !place) rc = add_reading(x, o, r, e);
     }

@@ -37,17 +37,17 @@ void boxes_look(struct boxes *h, int which, int param)
           "%s of %s is not where its layout says", a->row.name, p->name);
 }
 
-bool readers_has(const struct engine *g, int which)
+bool readers_has(const struct engine *g, int which, int param)
 {
     const struct store *s = &g->store;
-    if (!s->array[which].row.saved || !store_has(s, which)) return false;
-    const struct buffer *b = &store_array(s, which)->buf;
-    return b->dev == g->dev && !b->host && !store_array(s, which)->row.away;
+    if (!s->array[which].row.saved || !store_has(s, which) || !store_covers(s, which, param)) return false;
+    const struct array *a = store_array_of(s, which, param);
+    return a->buf.dev == g->dev && !a->buf.host && !a->row.away;
 }
 
-static int64_t width_of(const struct engine *g, int which)
+static int64_t width_of(const struct engine *g, int which, int param)
 {
-    return (int64_t)dtype_bytes(store_array(&g->store, which)->row.dtype);
+    return (int64_t)dtype_bytes(store_array_of(&g->store, which, param)->row.dtype);
 }
 
 /* ---- on paper ---- */
@@ -127,7 +127,7 @@ static void add(struct builder *b, struct reading x, int64_t width)
 static void add_box(struct builder *b, const struct ckpt *c, struct reading x)
 {
     struct region box = ckpt_box(c, x.tensor, x.box);
-    int64_t all = region_volume(&box), width = width_of(b->h.g, x.which);
+    int64_t all = region_volume(&box), width = width_of(b->h.g, x.which, x.param);
     bool alone;
     int64_t step = ckpt_stretch(c, x.tensor, x.box, &alone);
     x.reader = -1;
@@ -149,8 +149,8 @@ void readers_plan(struct readers *r, const struct engine *g, const struct ckpt *
     for (int i = 0; i < 3; i++) *list[i] = xcalloc(to_size(b.h.n), sizeof **list[i]);
     for (int which = 0; which < g->store.n_arrays; which++) {
         const struct array_row *row = &g->store.array[which].row;
-        for (int i = 0; readers_has(g, which) && i < g->params.n; i++) {
-            if (!array_covers(row, &g->params.p[i])) continue;
+        for (int i = 0; i < g->params.n; i++) {
+            if (!readers_has(g, which, i)) continue;
             struct reading x = {.which = which, .param = i, .tensor = ckpt_find(c, row->name, g->params.p[i].name)};
             CHECK(x.tensor >= 0, "%s/%s is not in a checkpoint that was checked", row->name, g->params.p[i].name);
             boxes_look(&b.h, which, i);

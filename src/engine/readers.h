@@ -20,7 +20,8 @@
 #include "checkpoint/ckpt.h"
 #include "engine/engine.h"
 
-enum { READERS_ROUND = 32 << 20, READERS_LEAST = 64 << 10 };
+/* READERS_MOST: what reading takes in all, beside the arrays (loading.h). */
+enum { READERS_ROUND = 32 << 20, READERS_LEAST = 64 << 10, READERS_MOST = 6 * READERS_ROUND };
 
 struct reading {
     int which, param; /* an array of the store, a parameter */
@@ -48,7 +49,7 @@ void readers_free(struct readers *r);
 void readers_print(const struct readers *r, struct str *out);
 
 /* Whether an array is loaded this way: it is saved, it is here, and in the memory of the engine's device. */
-bool readers_has(const struct engine *g, int which);
+bool readers_has(const struct engine *g, int which, int param);
 
 /* The boxes that all holders (ranks of the parameters' mesh) have of a parameter's array; the last one asked for is
  * kept. */

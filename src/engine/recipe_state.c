@@ -7,19 +7,25 @@
 
 #include "engine/engine.h"
 #include "layout/region.h"
+#include "layout/sequence.h"
 
 static int first_param(int slot) { return (slot - SLOT_PARAM) / 2; }
 
-static int64_t number_of(const void *ctx, int slot)
+/* Products that are one on one rank have its numbers and its words of chance. */
+static int whole_param(const void *ctx, int slot)
 {
-    (void)ctx;
-    return (int64_t)first_param(slot) * RECIPE_OPERANDS;
+    const struct engine *g = ctx;
+    return g->recipes.whole[first_param(slot)];
 }
+
+static int whole_of(const void *ctx, int slot) { return slot_param(whole_param(ctx, slot)); }
+
+static int64_t number_of(const void *ctx, int slot) { return (int64_t)whole_param(ctx, slot) * RECIPE_OPERANDS; }
 
 static const char *name_of(const void *ctx, int slot)
 {
     const struct engine *g = ctx;
-    return g->params.p[first_param(slot)].name;
+    return g->params.p[whole_param(ctx, slot)].name;
 }
 
 static int params_of(const void *ctx, int slot)
@@ -29,13 +35,14 @@ static int params_of(const void *ctx, int slot)
 }
 
 /* Ranks of ep are neighbours of dp_shard, and each has as many sequences as the next; where tokens are shared out over
- * tp, the ranks that its rows are from are so many for each microbatch (products_fit). */
+ * cp and tp, the ranks that its rows are from are so many for each microbatch (products_fit). */
 static struct parts_attrs expert_parts(const void *ctx, int slot)
 {
     const struct engine *g = ctx;
     const struct engine_config *c = &g->cfg;
     int64_t lo, hi, experts = c->model.moe.experts;
-    int together = par_experts_apart(&c->par) ? c->par.size[AXIS_TP] : 1, copies = par_expert_copies(&c->par);
+    int together = c->par.size[AXIS_CP] * (par_experts_apart(&c->par) ? c->par.size[AXIS_TP] : 1);
+    int copies = par_expert_copies(&c->par);
     int at = c->par.rank[AXIS_EP] * copies + (copies > 1 ? c->par.rank[AXIS_ETP] : 0);
     (void)slot;
     region_split(experts, c->par.rank[AXIS_EP], c->par.size[AXIS_EP], &lo, &hi);
@@ -52,14 +59,17 @@ static int cols_of(const void *ctx, int slot, int experts, struct recipe_cols ou
 {
     const struct engine *g = ctx;
     int first = first_param(slot), n = g->recipes.together[first] / (experts ? experts : 1);
+    int w = g->recipes.whole[first], n_whole = experts ? n : g->recipes.n_whole[first];
     int64_t whole = 0, at = 0;
     CHECK(n <= RECIPE_MOST_COLS, "%d parameters make one product", n);
+    for (int k = w; k < first; k++) whole += g->params.p[k].n[0];
     for (int k = 0; k < n; k++) {
         const struct param *p = &g->params.p[first + k];
         out[k] = (struct recipe_cols){.at = at, .n = p->ln[0], .first = whole + p->lo[0]};
         at += p->ln[0];
         whole += p->n[0];
     }
+    for (int k = first + n; k < w + n_whole; k++) whole += g->params.p[k].n[0];
     for (int k = 0; k < n; k++) out[k].whole = whole;
     if (at == whole) out[0] = (struct recipe_cols){.n = whole, .whole = whole};
     return at == whole ? 1 : n;
@@ -86,23 +96,29 @@ static void make_rule(struct engine *g)
     int n = SLOT_PARAM + 2 * g->params.n;
     s->of_slot = xcalloc(to_size(n), 1);
     s->together = xcalloc(to_size(g->params.n) + 1, sizeof *s->together);
+    s->whole = xcalloc(to_size(g->params.n) + 1, sizeof *s->whole);
+    s->n_whole = xcalloc(to_size(g->params.n) + 1, sizeof *s->n_whole);
     memset(s->of_slot, RECIPE_BF16, to_size(n));
     bool apart = g->cfg.par.size[AXIS_CP] > 1;
     s->rule = (struct recipe_rule){.of_slot = s->of_slot,
                                    .n_slots = n,
                                    .fp32_scales = g->cfg.precision.fp32_scales,
                                    .falls_back = g->cfg.precision.fallback.after > 0,
-                                   .slot_now = slot_recipe(g->params.n, to_int(g->cfg.model.layers)),
-                                   .slot_told = slot_recipe(g->params.n, to_int(g->cfg.model.layers)) + 1,
+                                   .slot_now = slot_recipe(g->params.n, to_int(model_blocks(&g->cfg.model))),
+                                   .slot_told = slot_recipe(g->params.n, to_int(model_blocks(&g->cfg.model))) + 1,
                                    .number = number_of,
                                    .name = name_of,
                                    .params = params_of,
+                                   .whole = whole_of,
                                    .parts = expert_parts,
                                    .cols = cols_of,
                                    .slot_index = apart ? SLOT_INDEX : -1,
+                                   .tokens = g->cfg.micro * context_rows(g->cfg.seq, g->cfg.par.size[AXIS_CP],
+                                                                         g->cfg.par.rank[AXIS_CP], 1),
                                    .keep = g->cfg.precision.keep_weights ? keep : NULL,
-                                   .slot_kept = slot_recipe(g->params.n, to_int(g->cfg.model.layers)) + 2,
+                                   .slot_kept = slot_recipe(g->params.n, to_int(model_blocks(&g->cfg.model))) + 2,
                                    .experts_apart = par_experts_apart(&g->cfg.par),
+                                   .experts_meet = g->cfg.par.size[AXIS_EP] * par_expert_copies(&g->cfg.par) > 1,
                                    .ctx = g};
     for (int a = 0; a < AXIS_N; a++) s->rule.axis[a] = par_ranks(&g->cfg.par, (enum axis)a);
 }
@@ -131,6 +147,8 @@ int recipes_rule(struct engine *g, const struct tape *t, const struct recipe_rul
         for (int k = 0; x->experts && k < x->n; k++) /* each expert has histories of its own */
             g->recipes.of_slot[slot_param(x->first + k)] = (uint8_t)x->recipe;
         g->recipes.together[x->first] = x->n;
+        g->recipes.whole[x->first] = x->whole;
+        g->recipes.n_whole[x->first] = x->n_whole;
         g->recipes.history |= r->history;
         for (int o = 0; o < RECIPE_OPERANDS; o++) g->recipes.chance |= r->use[KERNEL_BWD_W][o].chance;
         if (x->layers) g->recipes.count[x->recipe]++;
@@ -179,7 +197,7 @@ int recipes_buffers(struct engine *g, struct err *e)
 
 void recipes_bind(struct engine *g)
 {
-    int slot = slot_recipe(g->params.n, to_int(g->cfg.model.layers));
+    int slot = slot_recipe(g->params.n, to_int(model_blocks(&g->cfg.model)));
     g->slot[slot] = g->recipes.now.p;
     g->slot[slot + 1] = g->recipes.told.p;
     g->slot[slot + 2] = g->recipes.kept_values.p;
@@ -286,6 +304,8 @@ void recipes_free(struct engine *g)
     xfree(g->recipes.kept);
     xfree(g->recipes.of_slot);
     xfree(g->recipes.together);
+    xfree(g->recipes.whole);
+    xfree(g->recipes.n_whole);
 }
 
 void recipes_text(const struct engine *g, struct str *out)

@@ -13,6 +13,25 @@
 /* ---- products ---- */
 static int param_of_slot(int slot) { return (slot - SLOT_PARAM) / 2; }
 
+static int param_named(const struct param_table *params, const struct param *like, const char *suffix)
+{
+    char name[PARAM_NAME];
+    snprintf(name, sizeof name, "layers.%d.%s", like->layer, suffix);
+    return param_find(params, name);
+}
+
+/* q, k and v are one product on one rank, and so they have one scale everywhere: also where tp has more ranks than
+ * there are key heads, and k and v are a product of their own. */
+static void find_whole(struct product *x, const struct param_table *params)
+{
+    const struct param *p = &params->p[x->first];
+    int q = p->layer < 0 ? -1 : param_named(params, p, "attn.q.weight"),
+        k = p->layer < 0 ? -1 : param_named(params, p, "attn.k.weight");
+    bool attention = q >= 0 && k == q + 1 && x->first >= q && x->first < q + 3;
+    x->whole = attention ? q : x->first;
+    x->n_whole = attention ? 3 : x->n;
+}
+
 static bool push(struct products *out, int *room, const struct tape *t, int node, const struct param_table *params)
 {
     const struct node *d = &t->nodes[node];
@@ -23,6 +42,7 @@ static bool push(struct products *out, int *room, const struct tape *t, int node
     for (int64_t rows = 0; x.n == 0 || rows < w->n[0]; x.n++) rows += params->p[x.first + x.n].ln[0];
     x.experts = d->op == OP_GROUPED;
     x.layers = d->layer >= 0 && !strstr(params->p[x.first].name, ".router.");
+    find_whole(&x, params);
     GROW(out->p, out->n, *room, 1);
     out->p[out->n++] = x;
     return true;
@@ -32,7 +52,7 @@ static bool push(struct products *out, int *room, const struct tape *t, int node
 static int named(const struct product *x, const struct param_table *params, const char *pattern)
 {
     int n = 0;
-    for (int k = 0; k < x->n; k++) n += fnmatch(pattern, params->p[x->first + k].name, 0) == 0;
+    for (int k = 0; k < x->n_whole; k++) n += fnmatch(pattern, params->p[x->whole + k].name, 0) == 0;
     return n;
 }
 
@@ -45,11 +65,11 @@ static int choose(struct product *x, const struct tape *t, const struct param_ta
     for (int k = 0; k < c->n_choices; k++) {
         int n = named(x, params, c->choice[k].layers);
         *choice = k;
-        if (n && n < x->n)
+        if (n && n < x->n_whole)
             return err_set(e, ERR_REQUEST,
                            "'%s' names %d of the %d parameters that make one product, %s and those behind it; name all "
                            "of them, or none",
-                           c->choice[k].layers, n, x->n, params->p[x->first].name);
+                           c->choice[k].layers, n, x->n_whole, params->p[x->whole].name);
         if (!n) continue;
         used[k] = true;
         x->recipe = (enum recipe)c->choice[k].recipe;
@@ -152,38 +172,69 @@ static struct spmd_type dual_of(struct spmd_type t)
     return t;
 }
 
+/* The first operation of a kind at or before a product. */
+static const struct node *before(const struct fit *f, enum op op)
+{
+    for (int i = f->x->node; i >= 0; i--)
+        if (f->t->nodes[i].op == op) return &f->t->nodes[i];
+    return NULL;
+}
+
+/* A round takes all that an expert has of a microbatch, in which a token meets it once. */
+static int fit_rounds(const struct fit *f)
+{
+    const struct node *permute = before(f, OP_PERMUTE), *dispatch = before(f, OP_DISPATCH);
+    if (f->t->nodes[f->x->node].wave < 0 || !permute || !dispatch) return OK;
+    int64_t room = at_dispatch(&dispatch->at)->whole, most = at_permute(&permute->at)->tokens.batch * f->seq;
+    if (most <= room) return OK;
+    *f->axis = AXIS_EP;
+    return err_set(f->e, ERR_REQUEST,
+                   "%s and the other experts in %s: a round has room for %lld rows, and an expert may have %lld of one "
+                   "microbatch, whose scales follow from all of them (fp8-delayed has them before: precision.layers: "
+                   "{\"*.experts.*\": fp8-delayed}); moe.buffer_least: %lld has room",
+                   f->params->p[f->x->first].name, recipe_row(f->x->recipe)->name, (long long)room, (long long)most,
+                   (long long)most);
+}
+
+/* Nothing depends on which of an expert's rows are neighbours: no block lies across them, nothing is rotated or drawn.
+ */
+static bool in_any_order(const struct recipe_row *r)
+{
+    bool any = true;
+    for (int ph = 0; ph < KERNEL_N_PHASES; ph++)
+        for (int o = 0; o < RECIPE_OPERANDS; o++) {
+            const struct recipe_use *u = &r->use[ph][o];
+            if (u->on && o != OPERAND_W) any &= u->rows <= 1 && !u->rotate && !u->chance;
+        }
+    return any;
+}
+
 /* A scale that follows from the tensor itself, or blocks down the rows, want an expert's rows of one microbatch
- * together, in the order of one rank: where tp shares out its tokens, all of them send to one rank of each expert. */
+ * together, where several ranks share out its tokens: all of them send to one rank of each expert, which puts them in
+ * the order of one rank (kernel/attrs.h, source_order), or (a scale for all of a tensor) each has every expert and they
+ * agree. */
 static int fit_experts(const struct fit *f)
 {
     const struct par *p = f->par;
-    const char *name = f->params->p[f->x->first].name, *recipe = recipe_row(f->x->recipe)->name;
-    int tp = p->size[AXIS_TP], met = p->size[AXIS_EP] * par_expert_copies(p);
-    if (p->size[AXIS_CP] > 1) {
-        *f->axis = AXIS_CP;
+    const struct recipe_row *r = recipe_row(f->x->recipe);
+    const char *name = f->params->p[f->x->first].name;
+    const bool any_order = in_any_order(r);
+    int tp = par_experts_apart(p) ? p->size[AXIS_TP] : 1, cp = p->size[AXIS_CP];
+    int met = p->size[AXIS_EP] * par_expert_copies(p);
+    if (met % (tp * cp) && !(any_order && met == 1)) {
+        *f->axis = tp > 1 ? AXIS_ETP : AXIS_CP;
         return err_set(f->e, ERR_REQUEST,
-                       "%s and the other experts in %s: where cp shares out tokens the rows that an expert has of one "
-                       "microbatch lie on several ranks, in another order, and scales would not be those of one rank "
-                       "(fp8-delayed has them: precision.layers: {\"*.experts.*\": fp8-delayed})",
-                       name, recipe);
-    }
-    if (par_experts_apart(p) && met % tp) {
-        *f->axis = AXIS_ETP;
-        return err_set(f->e, ERR_REQUEST,
-                       "%s and the other experts in %s: tp shares out the tokens of a microbatch over %d ranks, ep x "
-                       "etp "
-                       "= %d of them send their rows to one rank of an expert, and scales would not be those of one "
-                       "rank; ep x etp that is a multiple of %d has them, as has fp8-delayed (precision.layers: "
+                       "%s and the other experts in %s: %s shares out the tokens of a microbatch over %d ranks, ep x "
+                       "etp = %d of them send their rows to one rank of an expert, and scales would not be those of "
+                       "one rank; ep x etp that is %sa multiple of %d has them, as has fp8-delayed (precision.layers: "
                        "{\"*.experts.*\": fp8-delayed})",
-                       name, recipe, tp, met, tp);
+                       name, r->name,
+                       tp == 1   ? "cp"
+                       : cp == 1 ? "tp"
+                                 : "cp x tp",
+                       tp * cp, met, any_order ? "1 or " : "", tp * cp);
     }
-    if (f->t->nodes[f->x->node].wave < 0) return OK;
-    *f->axis = AXIS_EP;
-    return err_set(f->e, ERR_REQUEST,
-                   "%s and the other experts in %s: rows come in rounds, and the largest value of what an expert makes "
-                   "of them is known after the last, when the first are gone; fp8-delayed has it before "
-                   "(precision.layers: {\"*.experts.*\": fp8-delayed})",
-                   name, recipe);
+    return fit_rounds(f);
 }
 
 static int fit_use(const struct fit *f, enum recipe_operand o, const struct recipe_use *u)
@@ -204,10 +255,10 @@ static int fit_use(const struct fit *f, enum recipe_operand o, const struct reci
                        "the sum",
                        f->params->p[f->x->first].name);
     }
-    if (tp && !f->x->experts && u->chance && type.on[AXIS_TP] == SPMD_S0)
-        return refuse(f, AXIS_TP, "the tokens", v->n[0] + 1, v->n[0]);
     int rc = OK;
-    if (rows > 1 && o != OPERAND_W && !apart) rc = fit_tokens(f, type, v->n[0], rows);
+    if (f->x->n < f->x->n_whole && rows > 1 && o == OPERAND_W) rc = fit_params(f, AXIS_TP, rows);
+    if (!rc && f->x->n < f->x->n_whole && cols > 1 && o == OPERAND_DY) rc = fit_params(f, AXIS_TP, cols);
+    if (!rc && rows > 1 && o != OPERAND_W && !f->x->experts) rc = fit_tokens(f, type, v->n[0], rows);
     if (!rc && tp && rows > 1 && o == OPERAND_W && type.on[cut] == SPMD_S0) rc = fit_params(f, cut, rows);
     if (!rc && tp && cols > 1 && type.on[cut] == SPMD_S1 && o == OPERAND_DY) rc = fit_params(f, cut, cols);
     if (!rc && tp && cols > 1 && type.on[cut] == SPMD_S1 && o != OPERAND_DY && v->n[1] % cols)

@@ -44,6 +44,8 @@ struct recipe_config {
 /* What there is to choose for: the matrix products on a tape, in its order. */
 struct product {
     int node, first, n;   /* its parameters: [first, first + n) of the table */
+    int whole, n_whole;   /* those that make one product with them on one rank: more, where tp has more ranks than there
+                             are key heads; then it has the scales of that one */
     bool layers, experts; /* of a layer, and no router's: it may be quantised; a product of experts */
     enum recipe recipe;
 };
@@ -72,6 +74,7 @@ struct recipe_state {
     struct recipe_rule rule;
     uint8_t *of_slot;         /* by slot; NULL: no product is quantised */
     int *together;            /* by the first parameter of a product: how many make it */
+    int *whole, *n_whole;     /* the same way: struct product's */
     bool history, chance;     /* of some product here */
     int count[RECIPE_N];      /* products of layers here, by recipe */
     struct buffer now;        /* device, f32: largest values of this step, RECIPE_OPERANDS per parameter */

@@ -31,7 +31,8 @@ static struct held held_of(const struct engine *g, int param, int array)
 {
     const struct store *s = &g->store;
     const struct array *a = &s->array[array];
-    if (array == STORE_GRAD || !array_is_here(a)) return (struct held){0};
+    if (array == STORE_GRAD || !array_is_here(a) || !array_covers(&a->row, &s->table->p[param]))
+        return (struct held){0};
     struct array_span x = store_held(s, param, array);
     return (struct held){array_at(a, x.at), store_stream(s, array, g->stream), x.lo, x.n, a->row.dtype};
 }

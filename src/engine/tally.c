@@ -6,17 +6,28 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/feed.h"
 #include "optim/squares.h"
 
-/* Numbers of a microbatch: nats, trained tokens; of pictures, how many of them were right. */
-static size_t width(const struct engine *g) { return model_sees(&g->cfg.model) ? 3 : 2; }
+/* Tokens of a microbatch here whose nats are told one by one. */
+static int64_t each(const struct engine *g) { return g->cfg.model.by_token ? g->cfg.micro * engine_seq_here(g) : 0; }
+
+/* Numbers of a microbatch that are sums: nats, trained tokens; of classes, how many were told right; both again for
+ * each module that predicts further tokens. */
+static int64_t sums(const struct engine *g) { return model_tells(&g->cfg.model) ? 3 : 2 + 2 * g->cfg.model.mtp.depth; }
+
+/* And behind them the nats of each token. */
+static size_t width(const struct engine *g) { return to_size(sums(g) + each(g)); }
+
+/* Each microbatch's numbers are kept apart. */
+static bool apart(const struct engine *g) { return g->cfg.exact_order || g->cfg.by_sequence || g->cfg.model.by_token; }
 
 static int at_least_1(int n) { return n > 1 ? n : 1; }
 
 int tally_buffers(struct engine *g, struct err *e)
 {
     bool runs = !(g->cfg.n_servers && g->cfg.server >= 0); /* a server has gradients only */
-    size_t sets = runs ? (g->cfg.exact_order ? to_size(g->cfg.n_microbatches) : 1) : 0;
+    size_t sets = runs ? (apart(g) ? to_size(g->cfg.n_microbatches) : 1) : 0;
     size_t norm = !g->cfg.training ? 0 : g->cfg.exact_order ? FLAT_SQUARES_WORDS * sizeof(int64_t) : sizeof(double);
     int rc = buffer_new(&g->stat, g->dev, MEM_DATA, sets * width(g) * sizeof(double), e);
     if (!rc) rc = buffer_new(&g->norm, g->dev, MEM_DATA, norm, e);
@@ -58,7 +69,7 @@ double tally_squares(const struct engine *g)
 
 void *tally_at(const struct engine *g, int microbatch)
 {
-    size_t one = g->cfg.exact_order ? width(g) * sizeof(double) : 0;
+    size_t one = apart(g) ? width(g) * sizeof(double) : 0;
     return g->stat.p ? (char *)g->stat.p + (size_t)microbatch * one : NULL;
 }
 
@@ -70,25 +81,66 @@ static void over_ranks(struct engine *g, double *v, int64_t n)
     if (pipe) comm_wait(pipe, comm_all_reduce(pipe, v, v, n, DT_F64, COMM_SUM, "loss over stages"));
 }
 
-struct tally tally_loss(struct engine *g)
+/* This rank's numbers in their place among all data-parallel ranks', and how many places there are. */
+static int64_t part_among(const struct engine *g, int64_t *part)
 {
     const struct par *p = &g->cfg.par;
-    int64_t n = (int64_t)width(g), here = (int64_t)(g->stat.bytes / (width(g) * sizeof(double))), parts = 1, part = 0;
-    if (g->cfg.exact_order) {
-        parts = (int64_t)at_least_1(p->size[AXIS_DP_REPLICATE]) * at_least_1(p->size[AXIS_DP_SHARD]);
-        part = (int64_t)p->rank[AXIS_DP_REPLICATE] * at_least_1(p->size[AXIS_DP_SHARD]) + p->rank[AXIS_DP_SHARD];
-    }
+    *part = (int64_t)p->rank[AXIS_DP_REPLICATE] * at_least_1(p->size[AXIS_DP_SHARD]) + p->rank[AXIS_DP_SHARD];
+    return (int64_t)at_least_1(p->size[AXIS_DP_REPLICATE]) * at_least_1(p->size[AXIS_DP_SHARD]);
+}
+
+/* All ranks' first n numbers of microbatches; xfree them. */
+static double *collect(struct engine *g, int64_t n, int64_t here, int64_t parts, int64_t part)
+{
     double *all = xcalloc(to_size(n * here * parts), sizeof *all);
-    if (g->told.p) memcpy(all + n * here * part, told(g, &g->stat), g->stat.bytes);
+    const double *mine = g->told.p ? told(g, &g->stat) : NULL;
+    for (int64_t i = 0; mine && i < here; i++)
+        memcpy(all + n * (here * part + i), mine + i * (int64_t)width(g), to_size(n) * sizeof *all);
     over_ranks(g, all, n * here * parts);
+    return all;
+}
+
+struct tally tally_loss(struct engine *g)
+{
+    int64_t n = sums(g), here = (int64_t)(g->stat.bytes / (width(g) * sizeof(double))), parts = 1, part = 0;
+    if (apart(g)) parts = part_among(g, &part);
+    double *all = collect(g, n, here, parts, part);
     struct tally sum = {0};
     for (int64_t i = 0; i < here * parts; i++) {
         sum.nats += all[n * i];
         sum.tokens += all[n * i + 1];
-        if (n > 2) sum.right += all[n * i + 2];
+        if (model_tells(&g->cfg.model)) sum.right += all[n * i + 2];
+        for (int k = 0; k < g->cfg.model.mtp.depth; k++) {
+            sum.ahead[k].nats += all[n * i + 2 + 2 * k];
+            sum.ahead[k].tokens += all[n * i + 3 + 2 * k];
+        }
     }
     xfree(all);
     return sum;
+}
+
+void tally_sequences(struct engine *g, double *nats)
+{
+    int64_t n = (int64_t)width(g), here = g->cfg.n_microbatches, part, parts = part_among(g, &part);
+    CHECK(g->cfg.by_sequence && g->cfg.micro == 1, "losses of sequences are not kept apart");
+    double *all = collect(g, n, here, parts, part);
+    for (int64_t i = 0; i < here * parts; i++) nats[i] = all[n * i];
+    xfree(all);
+}
+
+void tally_tokens(struct engine *g, double *nats)
+{
+    int64_t part, parts = part_among(g, &part), seq = g->cfg.seq, rows = engine_seq_here(g), micro = g->cfg.micro,
+                  here = g->cfg.n_microbatches;
+    CHECK(g->cfg.model.by_token, "losses of tokens are not kept apart");
+    memset(nats, 0, to_size(parts * here * micro * seq) * sizeof *nats);
+    const double *stat = g->told.p ? told(g, &g->stat) : NULL;
+    double *mine = nats + part * here * micro * seq;
+    for (int64_t s = 0; stat && s < here * micro; s++) {
+        const double *of = stat + s / micro * (int64_t)width(g) + 2 + s % micro * rows;
+        for (int64_t i = 0; i < rows; i++) mine[s * seq + feed_token(g, s, i)] = of[i];
+    }
+    over_ranks(g, nats, parts * here * micro * seq);
 }
 
 static void over_model(struct engine *g, void *v, int64_t n, enum dtype t)

@@ -28,8 +28,15 @@ const double *tally_balance(const struct engine *g);
  * whose class was right. */
 struct tally {
     double nats, tokens, right;
+    struct {
+        double nats, tokens;
+    } ahead[MTP_DEPTH_MOST]; /* of what predicts further tokens */
 };
 struct tally tally_loss(struct engine *g);
+/* engine_sequence_nats. */
+void tally_sequences(struct engine *g, double *nats);
+/* engine_token_nats. */
+void tally_tokens(struct engine *g, double *nats);
 /* Global L2 norm of the gradients. */
 double tally_norm(struct engine *g);
 /* The sum of squares of this rank's gradients. Waits. Local. */

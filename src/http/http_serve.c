@@ -3,15 +3,11 @@
  * the client takes them. Rejected: a thread per connection (a client could hold one), parsing HTTP ourselves. */
 #include "http/http_serve.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <microhttpd.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/mem.h"
+#include "http/http_guard.h"
 
 struct http_server {
     struct MHD_Daemon *daemon;
@@ -19,53 +15,13 @@ struct http_server {
     char *token;
 };
 
-/* As long as the token is, whatever was sent. */
-static bool same_token(const char *want, const char *got)
-{
-    size_t n = strlen(want), m = strlen(got);
-    unsigned char other = n != m;
-    for (size_t i = 0; i < n; i++) other |= (unsigned char)(want[i] ^ (m ? got[i % m] : 0));
-    return !other;
-}
-
-static bool is_loopback_name(const char *host)
-{
-    char name[64];
-    if (!host) return false;
-    size_t n = strlen(host);
-    if (n >= sizeof name) return false;
-    memcpy(name, host, n + 1);
-    char *colon = name[0] == '[' ? strstr(name, "]:") : strchr(name, ':');
-    if (colon) colon[name[0] == '['] = 0;
-    struct in_addr a;
-    return !strcasecmp(name, "localhost") || !strcmp(name, "[::1]") ||
-           (inet_pton(AF_INET, name, &a) == 1 && (ntohl(a.s_addr) >> 24) == 127);
-}
-
-/* 0: may go on; else the status. */
-static int refused(const struct http_server *s, struct MHD_Connection *c)
-{
-    const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host"),
-               *bearer = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"),
-               *query = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
-    if (!s->token) return is_loopback_name(host) ? 0 : MHD_HTTP_FORBIDDEN;
-    if (bearer && !strncasecmp(bearer, "Bearer ", 7) && same_token(s->token, bearer + 7)) return 0;
-    return query && same_token(s->token, query) ? 0 : MHD_HTTP_UNAUTHORIZED;
-}
-
 static enum MHD_Result send_answer(struct MHD_Connection *c, struct http_answer *a)
 {
     struct MHD_Response *r =
         MHD_create_response_from_buffer(a->body.n, (void *)(uintptr_t)str_text(&a->body), MHD_RESPMEM_MUST_COPY);
     enum MHD_Result done = MHD_NO;
     if (r) {
-        MHD_add_response_header(r, "Content-Type", a->type ? a->type : "text/plain; charset=utf-8");
-        MHD_add_response_header(r, "Cache-Control", "no-store");
-        MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-        MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
-        MHD_add_response_header(r, "Content-Security-Policy",
-                                "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src "
-                                "'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
+        http_guard_headers(r, a->type);
         if (a->status == MHD_HTTP_UNAUTHORIZED) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
         if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED) MHD_add_response_header(r, "Allow", "GET, HEAD");
         done = MHD_queue_response(c, (unsigned)a->status, r);
@@ -87,13 +43,16 @@ static enum MHD_Result request(void *ctx, struct MHD_Connection *c, const char *
         return MHD_YES;
     }
     if (*n_data) return MHD_NO; /* nobody has a body to send */
-    int why = refused(s, c);
+    int why = http_guard_refused(s->token, c);
     if (why) {
         a.status = why;
         str_puts(&a.body, why == MHD_HTTP_UNAUTHORIZED ? "a token is wanted\n" : "only by the name of this host\n");
     } else if (strcmp(method, "GET") && strcmp(method, "HEAD")) {
         a.status = MHD_HTTP_METHOD_NOT_ALLOWED;
         str_puts(&a.body, "GET or HEAD\n");
+    } else if (*url != '/') {
+        a.status = MHD_HTTP_BAD_REQUEST;
+        str_puts(&a.body, "a path begins with /\n");
     } else {
         s->c.answer(s->c.ctx, url, &a);
     }
@@ -107,21 +66,18 @@ static void quiet(void *ctx, const char *format, va_list args)
 
 int http_serve_open(struct http_server **out, const struct http_serve_config *c, struct err *e)
 {
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)c->port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)c->port)};
-    bool is6 = inet_pton(AF_INET6, c->address, &v6.sin6_addr) == 1;
+    struct http_address a;
     *out = NULL;
-    if (!is6 && inet_pton(AF_INET, c->address, &v4.sin_addr) != 1)
-        return err_set(e, ERR_REQUEST, "%s is no address of numbers, such as 127.0.0.1 or ::1", c->address);
+    int rc = http_guard_address(&a, c->address, c->port, e);
+    if (rc) return rc;
     struct http_server *s = xcalloc(1, sizeof *s);
     s->c = *c;
     s->token = c->token ? xstrdup(c->token) : NULL;
     unsigned most = c->max_clients ? (unsigned)c->max_clients : 32,
              flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG;
     errno = 0;
-    s->daemon = MHD_start_daemon(is6 ? flags | MHD_USE_IPv6 : flags, (uint16_t)c->port, NULL, NULL, request, s,
-                                 MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL, MHD_OPTION_SOCK_ADDR,
-                                 is6 ? (struct sockaddr *)(void *)&v6 : (struct sockaddr *)(void *)&v4,
+    s->daemon = MHD_start_daemon(a.is6 ? flags | MHD_USE_IPv6 : flags, (uint16_t)c->port, NULL, NULL, request, s,
+                                 MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL, MHD_OPTION_SOCK_ADDR, http_guard_sockaddr(&a),
                                  MHD_OPTION_CONNECTION_LIMIT, most, MHD_OPTION_PER_IP_CONNECTION_LIMIT, most / 3 + 1,
                                  MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(c->timeout_s ? c->timeout_s : 10),
                                  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384, MHD_OPTION_LISTENING_ADDRESS_REUSE,
@@ -130,8 +86,8 @@ int http_serve_open(struct http_server **out, const struct http_serve_config *c,
         *out = s;
         return OK;
     }
-    int rc = err_set(e, ERR_REQUEST, "port %d of %s cannot be opened%s%s; choose another one", c->port, c->address,
-                     errno ? ": " : "", errno ? strerror(errno) : "");
+    rc = err_set(e, ERR_REQUEST, "port %d of %s cannot be opened%s%s; choose another one", c->port, c->address,
+                 errno ? ": " : "", errno ? strerror(errno) : "");
     xfree(s->token);
     xfree(s);
     return rc;

@@ -30,6 +30,19 @@ static inline void attention_heads_of(const struct attention_attrs *at, int64_t 
     if (*lo > *hi) *lo = *hi = 0;
 }
 
+/* The scores of the call's heads that have no key; NULL: there are none. */
+static inline const struct view *attention_sinks(const struct kernel_call *c)
+{
+    int at = c->op == OP_ATTENTION_CACHED ? CACHED_SINK : ATTENTION_SINK;
+    return c->n_in > at && c->in[at].nd ? &c->in[at] : NULL;
+}
+
+/* Whether documents hide tokens from each other in this call (not a cached one's). */
+static inline bool attention_has_docs(const struct kernel_call *c)
+{
+    return c->n_in > ATTENTION_DOC && c->in[ATTENTION_DOC].nd;
+}
+
 /* Dropout counts pairs by the model's heads: row h of sequence `b` among heads_all. */
 static inline uint64_t attention_drop_row(const struct attention_attrs *at, uint64_t b, uint64_t h)
 {

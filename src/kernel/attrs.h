@@ -28,6 +28,9 @@ enum op {
     OP_LINEAR,
     OP_RMSNORM,
     OP_LAYERNORM,
+    OP_HEADNORM,
+    OP_SQUARES,
+    OP_NORM_BY,
     OP_ROTARY,
     OP_ATTENTION,
     OP_ACT,
@@ -44,10 +47,23 @@ enum op {
     OP_PERMUTE,
     OP_GROUPED,
     OP_UNPERMUTE,
+    OP_EXPERT_BIAS,
     OP_MLA_KV,
     OP_TRIM,
+    OP_JOIN,
     OP_PATCHES,
     OP_POOL,
+    OP_INSERT,
+    OP_CONV,
+    OP_TIMES,
+    OP_SCAN,
+    OP_SCAN_END,
+    OP_GATED_NORM,
+    OP_CONV_CACHED,
+    OP_SCAN_CACHED,
+    OP_TAILS,
+    OP_HALO,
+    OP_CARRY,
     OP_ENTER, /* collectives from here to CONTEXT */
     OP_REDUCE,
     OP_GATHER,
@@ -70,6 +86,12 @@ enum op {
     OP_FIRST_COLLECTIVE = OP_ENTER
 };
 
+/* Ranks of one axis of the mesh. */
+struct axis_ranks {
+    enum axis axis;
+    int n_parts, part; /* the axis's size, this rank's coordinate */
+};
+
 /* ---- the vocabulary ----
  *   EMBED      ids_T i32, w_VD                                     y_TD
  *   XENT       logits_TV, target_T i32 [, stats_{N*T,3} f32]       stat_2 f64 += {sum of nats, trained tokens [,
@@ -79,23 +101,29 @@ enum op {
  * onehot(target)) * step->loss_scale, zeros where target is -1 (not trained); the loss is the root, so dout[0] is not
  * read, and stat is not needed. With stats, logits are some columns of the vocabulary on each of N ranks, and stats are
  * all ranks' XENT_PART, rank after rank: combined in rank order, so that every rank finds the same bits. right, without
- * stats: stat_3, the third is += trained tokens whose target has the largest logit, of equal ones the first. */
+ * stats: stat_3, the third is += trained tokens whose target has the largest logit, of equal ones the first. each,
+ * without right: stat_{2+each}, behind the two each token's own nats, this call's from the at-th on (0: not trained),
+ * and the last input is factor_T f32, by which each row of dlogits is multiplied. */
 struct vocab_attrs {
     int64_t first, whole; /* the part's first id, and all ids; whole 0: the part is all */
+    float scale;          /* EMBED: rows are multiplied by it; 0: they are not */
     int n_parts;          /* XENT: in stats */
     bool right;           /* XENT: count them */
+    float times;          /* XENT: the gradient is multiplied by it; 0: it is not */
+    int64_t each, at;     /* XENT: tokens whose nats are told one by one, and which is the first here; each 0: none */
 };
 
 /* ---- products ----
  *   LINEAR     x_TK, w_NK [, bias_N]                               y_TN = x w^T + bias
  *   GROUPED    x_UK, w_(E*N),K, rows_E                             y_UN: expert e's rows times its N rows of w
- * GROUPED: rows beyond the sum of rows_E are zero, forward and backward. In rounds rows_E is [2,E]: rows in this round,
- *   and in all of them, by which a product is done as if it had all at once. */
+ * GROUPED: rows beyond the sum of rows_E are zero, forward and backward. In rounds rows_E is DISPATCH's [2+n,E]: rows
+ * in this round, and in all of them, by which a product is done as if it had all at once. */
 struct linear_attrs {
     bool bias_off; /* a part of a sum over ranks: only one of them adds the bias; the tape leaves it out of the forward
                       call elsewhere */
     bool gram; /* both operands are one matrix, nothing is added: the result is its own transpose, of which half need be
                       computed */
+    bool same_rows; /* a row of y has the same bits whatever rows are beside it, one or many */
 };
 struct grouped_attrs {
     int64_t expected; /* rows that hold tokens, for counting FLOPs; 0: all */
@@ -103,13 +131,21 @@ struct grouped_attrs {
 
 /* ---- norms ----
  *   RMSNORM    x_TD, w_D                                           y_TD, rstd_T f32
- *   LAYERNORM  x_TD, w_D, b_D                                      y_TD, stat_T2 f32 (mean, rstd) */
+ *   HEADNORM   x_T,(n*A), w_A                                      y_T,(n*A), rstd_Tn f32
+ *   LAYERNORM  x_TD, w_D, b_D                                      y_TD, stat_T2 f32 (mean, rstd)
+ *   SQUARES    x_TN                                                s_T1 f32: the sum of a row's squares
+ *   NORM_BY    x_TN, s_T1 f32, w_N                                 y_TN = x w / sqrt(s / whole + eps)
+ * HEADNORM: RMSNORM of each head by itself, all by the same weights. SQUARES and NORM_BY: RMSNORM of rows whose columns
+ * lie on several ranks, with the ranks' sums added up between the two. */
 struct norm_attrs {
     float eps;
+    float plus;    /* RMSNORM, HEADNORM: rows are multiplied by plus + w; Gemma's weights are what is added to 1 */
+    int heads;     /* HEADNORM */
+    int64_t whole; /* NORM_BY: columns of all ranks */
 };
 
 /* ---- element by element ----
- *   ACT        x_TF (gelu, gelu_erf) or x_T,2F (swiglu: gate | up) y_TF
+ *   ACT        x_TF (gelu, gelu_erf, gelu_quick, tanh, cap) or x_T,2F (gate | up)    y_TF
  *   ADD        a_TD, b_TD [, index_T i32]                          y_TD = a + dropout(b)
  *   DROPOUT    x_TD [, index_T i32]                                y_TD
  *   COPY       x                                                   y = x, cast to y's dtype; no attributes
@@ -119,14 +155,24 @@ enum act_kind {
     ACT_GELU /* tanh form, "gelu_new" */,
     ACT_SWIGLU,
     ACT_GELU_ERF /* x times the normal distribution */,
+    ACT_TANH,
+    ACT_GEGLU /* gelu(gate) up, tanh form */,
+    ACT_CAP /* cap tanh(x / cap) */,
+    ACT_GELU_QUICK /* x sigmoid(1.702 x) (CLIP) */,
+    ACT_CLAMPED /* of gate g <= cap and up u in [-cap, cap]: g sigmoid(1.702 g) (u + 1) (gpt-oss) */,
     ACT_N
 };
 struct act_attrs {
     enum act_kind kind;
+    float cap; /* ACT_CAP, ACT_CLAMPED */
 };
+static inline bool act_gated(enum act_kind k) { return k == ACT_SWIGLU || k == ACT_GEGLU || k == ACT_CLAMPED; }
+#define ACT_CLAMPED_SLOPE 1.702f /* also of ACT_GELU_QUICK */
 struct dropout_attrs {
     float p;         /* probability of zero; kept values are multiplied by 1/(1-p) */
     uint64_t stream; /* of random numbers */
+    float times;     /* ADD: b counts so often; 0: once */
+    bool onto;       /* ADD: y is a's memory, which may be columns of something wider (an adapter's sum) */
 };
 
 /* ---- rotation ----
@@ -140,18 +186,29 @@ struct rotary_attrs {
 };
 
 /* ---- attention ----
- *   ATTENTION         q_T,HA  k_T,GA  v_T,GA [, doc_T i32]         o_T,HA, lse_TH f32
- *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, pos_T i32, cache_k_C,GA, cache_v_C,GA   o_T,HA   (no backward)
- *   ATTENTION_PART    q  k  v [, doc_W i32]                        o f32, lse f32
- *   CONTEXT           q  k  v [, doc_W i32]                        o, lse: over all ranks' keys (parallel/context.h),
+ *   ATTENTION         q_T,HA  k_T,GA  v_T,GA [, doc_T i32 [, sink_H]]   o_T,HA, lse_TH f32
+ *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, runs_SX i32, cache_k_C,GA, cache_v_C,GA [, sink_H]   o_T,HA   (no
+ * backward)
+ *   ATTENTION_PART    q  k  v [, doc_W i32 [, sink_H]]             o f32, lse f32
+ *   CONTEXT           q  k  v [, doc_W i32 [, sink_H]]             o, lse: over all ranks' keys (parallel/context.h),
  * S0 on cp ATTENTION: T = batch * seq, row t = b * S + s; query head h reads key head h / (H/G); lse is in nats.
- * ATTENTION_CACHED: pos are consecutive and pos[0] counts the tokens cached before; k and v go to the cache's rows
- *   pos[t] first, then query t sees rows 0..pos[t] (and the window).
+ * ATTENTION_CACHED: new tokens of several sequences against what is cached of each; runs says whose rows are whose and
+ *   where their pages lie (kernel/cache_runs.h). k and v go to the caches' rows first; causal always.
  * ATTENTION_PART: some rows of every sequence against some others. seq is the whole sequence, doc_W has batch * seq ids
  *   in the sequence's order. o and lse are those of the keys in the call; with `more` they hold the result of other
  *   keys already and become the result of both; a query that has seen nothing has o = 0, lse = -inf. Backward (not on
  *   tapes) takes the final o (q's dtype) and lse of all keys and gives these keys' share of din, which are f32 and may
- *   be accumulated. */
+ *   be accumulated.
+ * sink_H: a score per head that is in every softmax of the head and has no value, so that the probabilities of keys sum
+ *   to less than 1 (gpt-oss; Xiao et al. 2023). lse counts it. Where a sink is there the documents may be absent. Its
+ *   gradient, f32, is made with those of q, k and v (op_row.weight_by_in): dsink_h = - sum over queries of
+ *   exp(sink_h - lse) do . o. Of the calls of ATTENTION_PART that make one result a single one has the sink, forward
+ *   the first (more is false), so that it is in the softmax once. */
+enum { ATTENTION_DOC = 3, ATTENTION_SINK = 4, CACHED_SINK = 6 };
+static inline int attention_inputs(int doc, int sink) /* tape's numbers of tensors, negative: none */
+{
+    return sink >= 0 ? ATTENTION_SINK + 1 : doc >= 0 ? ATTENTION_DOC + 1 : ATTENTION_DOC;
+}
 struct attention_attrs {
     int heads, kv_heads, head_dim;
     int head_first, kv_first, group, heads_all; /* some of the model's heads (attention_heads.h): the first of each
@@ -159,9 +216,12 @@ struct attention_attrs {
                                                    all */
     int64_t batch, seq;
     float scale; /* on q.k */
+    float cap;   /* > 0: scores s become cap tanh(s / cap), before the mask (Gemma 2) */
     bool causal;
     int64_t window; /* 0 off; else query i sees keys in (i - window, i] */
     struct dropout_attrs dropout;
+    bool same_rows; /* ATTENTION_CACHED: a row of o has the bits that ATTENTION gives it among the rows of its sequence
+                     */
 };
 struct attention_part_attrs { /* q and k have the rows of some of `parts` (layout/sequence.h), one after the other */
     struct attention_attrs attention;
@@ -171,7 +231,9 @@ struct attention_part_attrs { /* q and k have the rows of some of `parts` (layou
 
 /* ---- latent attention ----
  *   MLA_KV     kv_T,H*(nope+value), rope_T,(A-nope)                k | v, both T,HA: k is nope | rope, v padded with 0
- *   TRIM       x_T,HA                                              y_T,H*value: the first `value` columns of a head */
+ *   TRIM       x_T,HA                                              y_T,H*value: the first `value` columns of a head
+ * ---- two tensors of one token ----
+ *   JOIN       x_TD, y_TE                                          z_T(D+E): x's columns, then y's */
 struct mla_kv_attrs {
     int heads, head_dim, nope, value; /* columns of a head without rotation, of a value */
 };
@@ -182,11 +244,15 @@ struct trim_attrs {
 /* ---- pictures ----
  *   PATCHES    pixels_B,(C*I*I) f32                                x_T,(C*P*P), place_T i32, kind_T i32   (no backward)
  *   POOL       x_TD                                                y_BD
+ *   INSERT     x_TD, at_T i32, rows_RD                             y_TD
  * A picture is a sequence: place 0 is for its class, place 1 + i for patch i of P x P pixels, line by line; C channels.
+ *   A sequence as long as there are patches has no place for a class.
  * PATCHES: rows of patches as a convolution's weight [N, C, P, P] wants them, row of the class all zeros; kind is 0
  *   for the class, 1 for a patch. It takes the dtype of x as COPY does.
  * POOL: the row of the class, or the mean of the patches. Of rows that are not here nothing is added: with some rows
- *   of the sequences y is a part of a sum. */
+ *   of the sequences y is a part of a sum.
+ * INSERT: a row of x whose `at` is a >= 0 becomes row a of those R / batch of `rows` that belong to its sequence; each
+ *   of them is wanted at most once. The gradient of a row that is replaced goes to what replaces it. */
 struct picture_rows { /* rows [first, first + rows) of those that part `part` of `parts` has (layout/sequence.h) */
     int64_t batch, seq;
     int parts, part;
@@ -201,13 +267,77 @@ struct pool_attrs {
     struct picture_rows at;
     enum pool_kind kind;
 };
+struct insert_attrs {
+    struct picture_rows at; /* rows of texts: seq is a text's tokens */
+};
+
+/* ---- state spaces (Dao and Gu 2024, "Transformers are SSMs": Mamba-2) ----
+ *   CONV         x_TC, w_CK [, b_C] [, doc_W i32] [, halo_RC]       y_TC = silu(b + sum over k of w_k x_(t-K+1+k))
+ *   TIMES        dt_TH, decay_H, bias_H                             s_T,2H f32: steps, then log decays
+ *   SCAN         x_T,(H*A), bc_T,2(G*N), s_T,2H f32, skip_H [, doc_W] [, h_R,(H*A*N) f32]    y_T,(H*A)
+ *   SCAN_END     x_T,(H*A), bc_T,2(G*N), s_T,2H f32 [, doc_W]       e_R,(H*A*N + H) f32
+ *   GATED_NORM   y_TI, z_TI [, w_I]                                 o_TI = w g / rms(g), g = y silu(z); rstd_Tn f32
+ *   CONV_CACHED  x_TC, w_CK, b_C or none, runs_SX i32, cache_(slots),(K-1)*C          y_TC             (no backward)
+ *   SCAN_CACHED  x, bc, s, runs_SX i32, cache_(slots),(H*A*N) f32, skip_H             y_T,(H*A)        (no backward)
+ *   TAILS        x_TC                                               t_(R*(K-1)),C
+ *   HALO         t_(n*R*(K-1)),C                                    halo_R*(K-1),C
+ *   CARRY        e_(n*R),(H*A*N + H) f32                            h_R,(H*A*N) f32
+ *
+ * TIMES: step = clamp(softplus(dt + bias), lo, hi), log decay = -exp(decay) step, of each head.
+ *
+ * SCAN: the state of a head, A x N, is h_t = exp(log decay) h_(t-1) + step x_t b_t^T, and y_t = h_t c_t + skip x_t;
+ * head h reads b and c of group h / (H/G). It is 0 at first, or h where that is given, and 0 again at each document's
+ * first token. Sums over tokens, and the state, are f32. Backward makes the states again, chunk by chunk.
+ *
+ * Rows are those of one part of every sequence (layout/sequence.h), in pieces (kernel/pieces.h): of one part there is
+ *   one piece of each sequence, of more parts two, the head and the tail. R counts them, sequence by sequence; CONV's
+ *   halo is the K - 1 rows before each. doc_W: document ids of all tokens of the microbatch, in order.
+ *
+ * SCAN_END: the state behind each piece's last token if it was 0 before the first; then, of each head, what a state
+ *   before the piece would be multiplied by, 0 where a document begins in between.
+ *
+ * TAILS: the last K - 1 rows of each piece, zeros before them where it is shorter. HALO: of all parts' tails, part
+ * after part, the rows before each piece of this one; zeros before the sequence's beginning.
+ *
+ * CARRY: of all parts' ends, part after part, the state before each piece of this one: with e_p, d_p of piece p of a
+ *   sequence, h_(p+1) = d_p h_p + e_p, in the sequence's order.
+ *
+ * GATED_NORM: `heads` groups of columns are normalised each by itself; w is of all of them. Without w o is g.
+ *
+ * CONV_CACHED, SCAN_CACHED: new tokens of several sequences after what each of them has had (kernel/cache_runs.h),
+ * which is a row of the cache: the last K - 1 rows of x, and the state. They are written. A sequence that had nothing
+ * begins from zeros, whatever is there. */
+struct sequence_rows {
+    int64_t batch, seq;
+    int parts, part; /* rows here are of part `part` of `parts`, of every sequence */
+};
+struct conv_attrs {
+    struct sequence_rows at;
+};
+struct times_attrs {
+    float lo, hi; /* steps are held to [lo, hi] */
+};
+struct scan_attrs {
+    struct sequence_rows at;
+    int heads, head_dim, groups, state; /* H, A, G, N of this rank */
+};
+struct halo_attrs { /* TAILS, HALO */
+    struct sequence_rows at;
+    int before; /* rows before each piece, K - 1 */
+};
+struct carry_attrs {
+    struct sequence_rows at;
+    int heads;
+};
 
 /* ---- experts ----
  *   ROUTER     logits_TE [, bias_E]                                gate_Tk f32, pick_Tk i32
  *   LOAD       pick_Tk i32, target_T i32                           load_B,(E+1) f32: picks per expert, trained tokens
  *   BALANCE    logits_TE, pick_Tk, target_T, load_B,(E+1)          stat_(E+2) f64 += {balance, z, picks per expert}
- *   PERMUTE    x_TD, pick_Nk i32                                   y_UD, row_Tk i32 (-1: dropped), rows_E i32
+ *   PERMUTE    x_TD, pick_Nk i32                                   y_UD, row_Tk i32 (-1: dropped), rows_E i32 or
+ *                                                                  rows_Es i32: by the s stretches of source_order
  *   UNPERMUTE  y_UD, gate_Tk, row_Tk                               z_TD = sum over k of gate times row of y
+ *   EXPERT_BIAS  x_UN, b_(E*N), rows_E                             y_UN = x + its expert's b (same memory as x)
  * ROUTER: score = softmax or logistic of the logits; the k largest of score + bias are chosen, largest first, of equal
  *   ones the lower index (with groups: only inside the top_groups groups whose largest one, or whose two largest
  *   together, are largest). gate = gate_scale * score (/ their sum with norm_topk). The bias has no gradient (Wang et
@@ -243,14 +373,30 @@ struct balance_attrs {
     float aux, z; /* coefficients of the two losses */
     struct tokens_at tokens;
 };
+/* Tokens of one microbatch, of ranks that share out its sequences as layout/sequence.h does: `parts` parts, and the
+ * rows that a part has of all sequences over `each` neighbours (region_split). A rank's rows are counted by stretch: of
+ * the first sequence the head, then the tail, then those of the next one. */
+struct source_order {
+    int sequences; /* of a microbatch; 0: a rank's rows are one stretch, and ranks follow each other */
+    int parts, each;
+};
+static inline int source_stretches(const struct source_order *o) { return o->sequences ? 2 * o->sequences : 1; }
+
 struct permute_attrs {
     int experts, top_k;
     int64_t capacity;        /* rows of one expert for one sequence; 0: no limit */
     struct tokens_at tokens; /* first: x's first row among the picks */
     int parts;
+    struct source_order order; /* sequences > 0: rows_E is [E, stretches]; */
+    int64_t at, rows, head;    /* x's first row among its part's, which has `rows` of a sequence, first `head` ones */
 };
 struct unpermute_attrs {
     int top_k;
+};
+/* EXPERT_BIAS: rows as GROUPED has them. Rows beyond the sum of rows_E stay as they are. The sum of a gradient goes on
+ * from acc row by row in f32, so that rounds give the bits of one call. */
+struct expert_bias_attrs {
+    bool bias_off; /* as LINEAR's */
 };
 
 /* ---- collectives ----
@@ -265,11 +411,9 @@ struct unpermute_attrs {
  *   DISPATCH     y_UD, rows_E i32 -> z_WD, rows_E' i32, from_nE' i32: rows to the ranks of their experts
  *                (parallel/expert.h)
  *   COMBINE      z_WD, rows_E i32, from_nE' i32 -> y_UD: and back; the backward of one is the other
- *   DISPATCH, COMBINE in rounds: z has room for some rows, and rows_E' is [2,E'], from_n,(E+2) (parallel/waves.h) */
-struct axis_ranks {
-    enum axis axis;
-    int n_parts, part; /* the axis's size, this rank's coordinate */
-};
+ *   DISPATCH, COMBINE in rounds: z has room for some rows, rows_E' is [2+n,E'] (of the round, of all, and of the
+ *                round from each rank), and from_n,(E+2) (parallel/waves.h)
+ *                with s stretches (source_order): rows_E,s, from_(n*s),E', in rounds from_n,(E*s+2) */
 struct sum_attrs { /* ENTER, REDUCE, AGREE */
     struct axis_ranks over;
 };
@@ -287,6 +431,8 @@ struct dispatch_attrs { /* DISPATCH, COMBINE */
     int copies;                /* ranks that each get the rows of an expert, one behind the other; 0: 1 */
     bool waves;                /* rows come in rounds, as many as there is room for at a time (tape.h, waves) */
     int64_t slice, slice_step; /* of the depth_rule of the experts' weight gradients; lowering fills it in */
+    int together;              /* rounds end between parts (parts_attrs) of so many ranks; 0: by that rule; the same */
+    struct source_order order; /* in which an expert's rows lie; rows_E has a number for each stretch of a rank */
 };
 struct context_attrs {
     struct axis_ranks over;
@@ -371,10 +517,10 @@ struct linear_scaled_attrs {
  * parts (amax_P; descale by tensor) are a matrix of one column. Blocks' descales follow each other, part by part. What
  * lies behind the last part is left alone in q, and is zero in y and dx. GROUPED_SCALED: sx and sdy have one number per
  * part of rows, sw one per expert, or blocks as LINEAR_SCALED has. Parts of one expert are added to its dw one after
- * the other. In rounds `rows` is [2,E], as GROUPED has it. */
+ * the other. In rounds `rows` is as GROUPED has it, or its rows by rank. */
 struct parts_attrs {
     int64_t each; /* of a weight: rows of a part; 0: `rows` says */
-    int sources;  /* ranks that rows are from; 0: rows_E */
+    int sources;  /* ranks that rows are from, or stretches of them (source_order); 0: rows_E */
     int together; /* of them, next to each other, have tokens of one microbatch: one part; 0: 1 */
     /* By chance: rows are counted apart for each microbatch and expert of the model. */
     int experts, expert, source; /* all of them, the first one here; which microbatch is this rank's */
@@ -410,11 +556,18 @@ struct grouped_scaled_attrs {
     X(TRIM, trim)                                                                                                      \
     X(PATCHES, patches)                                                                                                \
     X(POOL, pool)                                                                                                      \
+    X(INSERT, insert)                                                                                                  \
+    X(CONV, conv)                                                                                                      \
+    X(TIMES, times)                                                                                                    \
+    X(SCAN, scan)                                                                                                      \
+    X(HALO, halo)                                                                                                      \
+    X(CARRY, carry)                                                                                                    \
     X(ROUTER, router)                                                                                                  \
     X(LOAD, load)                                                                                                      \
     X(BALANCE, balance)                                                                                                \
     X(PERMUTE, permute)                                                                                                \
     X(UNPERMUTE, unpermute)                                                                                            \
+    X(EXPERT_BIAS, expert_bias)                                                                                        \
     X(SUM, sum)                                                                                                        \
     X(ROWS, rows)                                                                                                      \
     X(DISPATCH, dispatch)                                                                                              \

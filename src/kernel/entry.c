@@ -8,6 +8,7 @@
 #include "kernel/codec_rows.h"
 #include "kernel/exponent_bins.h"
 #include "kernel/formats.h"
+#include "kernel/packed_rows.h"
 #include "kernel/rounded.h"
 #include "kernel/update.h"
 
@@ -74,7 +75,7 @@ static void spans_of(struct spans *x, const struct kernel_call *c)
 {
     bool forward = c->phase == KERNEL_FWD;
     x->n = 0;
-    add_views(x, c->in, c->n_in, c->op == OP_ATTENTION_CACHED, "an input");
+    add_views(x, c->in, c->n_in, op_row(c->op)->caches, "an input");
     add_views(x, c->out, c->n_out, forward, "an output");
     if (!forward) {
         add_views(x, c->dout, c->n_out, false, "the gradient of an output");
@@ -128,12 +129,14 @@ struct flat_call {
         FLAT_SQUARES,
         FLAT_UPDATE,
         FLAT_ENCODE,
-        FLAT_DECODE
+        FLAT_DECODE,
+        FLAT_UNPACK
     } op;
     struct adamw_args adamw;
     struct sgd_args sgd;
     struct update_args update;
     struct codec_args codec;
+    struct packed_args packed;
     void *to;
     const void *from;
     enum dtype t, f;
@@ -160,6 +163,7 @@ static void run_flat(struct stream *s, void *arg)
     case FLAT_UPDATE: f->update(s->team, &a->update); return;
     case FLAT_ENCODE: s->kernels->formats->encode_rows(s->team, &a->codec); return;
     case FLAT_DECODE: s->kernels->formats->decode_rows(s->team, &a->codec); return;
+    case FLAT_UNPACK: s->kernels->formats->unpack(s->team, &a->packed); return;
     }
 }
 
@@ -384,3 +388,22 @@ static void codec_call(struct stream *s, const char *name, const struct codec_ar
 
 void codec_encode(struct stream *s, const struct codec_args *a) { codec_call(s, "encode", a, true); }
 void codec_decode(struct stream *s, const struct codec_args *a) { codec_call(s, "decode", a, false); }
+
+/* ---- matrices in few bits ---- */
+void packed_unpack(struct stream *s, const struct packed_args *a)
+{
+    static const char name[] = "unpack";
+    struct flat_call x = {.op = FLAT_UNPACK, .packed = *a};
+    const int64_t n = a->rows * a->cols;
+    struct byte_span span[] = {span_of(a->codes, a->rows * ((a->cols + 1) / 2), DT_U8, false, "codes"),
+                               span_of(a->scales, a->rows * packing_row_blocks(a->packing, a->cols), DT_U8, false,
+                                       "scales"),
+                               span_of(a->groups, a->n_groups, DT_F32, false, "scales of scales"),
+                               span_of(a->x, n, a->t, true, "numbers")};
+    if (!n) return;
+    x.packed.codes = entered(s, a->codes, name);
+    x.packed.scales = entered(s, a->scales, name);
+    x.packed.groups = entered(s, a->groups, name);
+    x.packed.x = entered(s, a->x, name);
+    flat(s, name, &x, span, 4);
+}

@@ -214,7 +214,7 @@ void parts_products(const struct kernel_call *c, parts_product_fn *fn, const voi
     const struct view *rows = &c->in[2];
     const int64_t n = c->in[1].n[0] / view_cols(rows), x_rows = c->in[0].n[0];
     const int block = weights ? at->x.rows > 1 ? at->x.rows : at->dy.rows : 0;
-    const bool rounds = !at->parts.sources && rows->nd == 2 && rows->n[0] == 2;
+    const bool rounds = !at->parts.sources && rows->nd == 2;
     int64_t end = 0, made = -1; /* the last expert whose dw was begun */
     if (!to->p) return;
     for (struct part p = {0}; part_at(&p, &at->parts, rows, x_rows, block); p.index++) {

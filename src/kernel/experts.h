@@ -54,6 +54,13 @@ static inline struct permute_chunk permute_chunk_of(const struct kernel_call *c,
                                   hi - lo, context_rows(seq, n, part, 1)};
 }
 
+/* Of x's row t: which stretch it is in. */
+static inline int64_t permute_stretch(const struct permute_attrs *m, int64_t t)
+{
+    if (!m->order.sequences) return 0;
+    return 2 * ((m->at + t) / m->rows) + ((m->at + t) % m->rows >= m->head);
+}
+
 /* Choice j of picks [lo, hi), of which those from `first` on are of row_Tk: a row (0 for now), or -1 when the expert
  * has had its number. */
 static inline void permute_take(const struct kernel_call *c, int j, int64_t lo, int64_t hi, int64_t first,
@@ -68,7 +75,7 @@ static inline void permute_take(const struct kernel_call *c, int j, int64_t lo, 
         bool takes = !m->capacity || taken_E[e] < m->capacity;
         taken_E[e] += takes;
         if (t < first || t >= first + row->n[0]) continue;
-        rows_E[e] += takes;
+        rows_E[e * source_stretches(&m->order) + permute_stretch(m, t - first)] += takes;
         ints_row(row, t - first)[j] = takes ? 0 : -1;
     }
 }
@@ -80,9 +87,9 @@ static inline int64_t permute_deal(const struct kernel_call *c)
     const struct view *pick = &c->in[1], *row = &c->out[1];
     int64_t *taken = c->scratch, *next = taken + permute_taken(c), first = m->capacity ? m->tokens.first : 0, used = 0;
     int32_t *rows_E = c->out[2].p;
-    int chunks = m->capacity && m->parts > 1 ? 2 * m->parts : 1;
+    int chunks = m->capacity && m->parts > 1 ? 2 * m->parts : 1, stretches = source_stretches(&m->order);
     memset(taken, 0, permute_scratch_bytes(c));
-    memset(rows_E, 0, (size_t)m->experts * sizeof *rows_E);
+    memset(rows_E, 0, (size_t)m->experts * (size_t)stretches * sizeof *rows_E);
     for (int j = 0; j < m->top_k; j++)
         for (int i = 0; i < chunks; i++) {
             struct permute_chunk k = permute_chunk_of(c, i);
@@ -91,7 +98,7 @@ static inline int64_t permute_deal(const struct kernel_call *c)
         }
     for (int e = 0; e < m->experts; e++) {
         next[e] = used;
-        used += rows_E[e];
+        for (int s = 0; s < stretches; s++) used += rows_E[e * stretches + s];
     }
     for (int64_t t = 0; t < row->n[0]; t++)
         for (int j = 0; j < m->top_k; j++)

@@ -12,7 +12,8 @@
 struct format_random { /* words of the generator: element i of the call takes that of index first + i */
     uint64_t seed, stream, first;
 };
-struct codec_args; /* codec_rows.h */
+struct codec_args;  /* codec_rows.h */
+struct packed_args; /* packed_rows.h */
 struct format_ops {
     const char *name;
     /* codes[i] = x[i] in f, n of format_info(f).bytes each, no overlap; x is f32 or bf16. random: NULL, or round by it;
@@ -24,6 +25,8 @@ struct format_ops {
     /* Whole rows as a codec writes them (codec_rows.h). */
     void (*encode_rows)(struct team *team, const struct codec_args *a);
     void (*decode_rows)(struct team *team, const struct codec_args *a);
+    /* Matrices kept in few bits, as numbers (packed_rows.h). */
+    void (*unpack)(struct team *team, const struct packed_args *a);
 };
 extern const struct format_ops format_ops_ref, format_ops_cpu;
 

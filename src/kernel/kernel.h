@@ -32,7 +32,7 @@
 #include "layout/dtype.h"
 #include "layout/spmd.h"
 
-enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
+enum { KERNEL_MAX_IN = 7, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
 
 /* What changes from step to step while shapes stay. */
 struct step_info {
@@ -94,11 +94,13 @@ struct op_row {
     const char *name;
     enum attrs_kind attrs; /* the one that its calls have */
     int min_in, max_in, n_out;
-    uint8_t weight_in;       /* bit i: in[i] is a weight; its gradient is computed by backward-weight */
-    uint8_t grad_in;         /* bit i: in[i] gets a gradient from backward-input */
-    uint8_t save_in;         /* bit i: backward-input needs the values of in[i] */
-    uint8_t save_in_w;       /* bit i: backward-weight needs the values of in[i] */
-    uint8_t save_out;        /* bit i: backward needs the values of out[i] */
+    uint8_t weight_in;    /* bit i: in[i] is a weight; its gradient is computed by backward-weight */
+    uint8_t grad_in;      /* bit i: in[i] gets a gradient from backward-input */
+    uint8_t weight_by_in; /* bit i: in[i] is a weight whose gradient backward-input makes beside the others (in grad_in
+                             too): f32, and added to what its slot holds, as those of weight_in */
+    uint8_t save_in;      /* bit i: backward-input needs the values of in[i] */
+    uint8_t save_in_w;    /* bit i: backward-weight needs the values of in[i] */
+    uint8_t save_out;     /* bit i: backward needs the values of out[i] */
     uint8_t row_in, row_out; /* bit i: in[i], out[i] have one row per token, and forward and backward-input make a row
                               * of what they write from the same row of what they read: any rows may be done by
                               * themselves (ADD and DROPOUT: where index_T says which token a row is). 0: not so */
@@ -106,6 +108,7 @@ struct op_row {
     bool inplace_bwd;        /* din[0] may share dout[0]'s memory (ROTARY, DROPOUT, ADD: dout is read before din[0]
                               * is written, element by element), or in[0]'s (XENT) */
     bool has_backward;
+    bool caches;    /* it writes some of its inputs: what it keeps of sequences */
     enum op_by by;  /* who carries it out */
     bool travels;   /* it is begun in its turn and finished before the first instruction that touches its bytes, which
                        are its own until then (tape/underway.c); work that needs nothing of it goes on beside it */

@@ -4,6 +4,7 @@
  *   ops_cost.c   flops_*, bytes_*
  *   ops_rule.c   rule_*    mesh types
  *   ops_lowered.c          all of it, for rows of fewer bits; ops_parts.c for those of experts
+ *   ops_scan.c             all of it, for rows of state spaces
  * Order: Local. */
 #ifndef TUTTI_KERNEL_OPS_H
 #define TUTTI_KERNEL_OPS_H
@@ -20,20 +21,27 @@ typedef const char *infer_fn(const struct op_attrs *at, int n_in, const struct v
 typedef double cost_fn(const struct kernel_call *c);
 typedef const char *rule_fn(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out);
 
-infer_fn infer_embed, infer_linear, infer_rmsnorm, infer_layernorm, infer_rotary, infer_attention,
-    infer_attention_cached, infer_attention_part, infer_context, infer_act, infer_add, infer_dropout, infer_xent,
-    infer_xent_part, infer_copy, infer_same, infer_rows_whole, infer_rows_part;
+infer_fn infer_embed, infer_linear, infer_rmsnorm, infer_headnorm, infer_squares, infer_norm_by, infer_layernorm,
+    infer_rotary, infer_attention, infer_attention_cached, infer_attention_part, infer_context, infer_act, infer_add,
+    infer_dropout, infer_xent, infer_xent_part, infer_copy, infer_same, infer_rows_whole, infer_rows_part;
 cost_fn flops_linear, flops_norm, flops_rotary, flops_attention, flops_attention_cached, flops_attention_part,
     flops_context, flops_act, flops_elementwise, flops_xent, flops_embed, flops_none;
 cost_fn bytes_whole, bytes_embed;
-rule_fn rule_embed, rule_linear, rule_norm, rule_rotary, rule_attention, rule_attention_cached, rule_context, rule_act,
-    rule_add, rule_dropout, rule_xent, rule_xent_part, rule_copy;
+rule_fn rule_embed, rule_linear, rule_norm, rule_headnorm, rule_squares, rule_norm_by, rule_rotary, rule_attention,
+    rule_attention_cached, rule_context, rule_act, rule_add, rule_dropout, rule_xent, rule_xent_part, rule_copy;
 
-infer_fn infer_router, infer_load, infer_balance, infer_permute, infer_grouped, infer_unpermute, infer_mla_kv,
-    infer_trim, infer_patches, infer_pool, infer_dispatch, infer_combine;
+infer_fn infer_router, infer_load, infer_balance, infer_permute, infer_grouped, infer_unpermute, infer_expert_bias,
+    infer_mla_kv, infer_trim, infer_join, infer_patches, infer_pool, infer_insert, infer_dispatch, infer_combine;
 cost_fn flops_grouped;
-rule_fn rule_router, rule_load, rule_balance, rule_permute, rule_grouped, rule_unpermute, rule_mla_kv, rule_patches,
-    rule_pool, rule_dispatch, rule_combine;
+rule_fn rule_router, rule_load, rule_balance, rule_permute, rule_grouped, rule_unpermute, rule_expert_bias, rule_mla_kv,
+    rule_join, rule_patches, rule_pool, rule_insert, rule_dispatch, rule_combine;
+
+/* Of state spaces: ops_scan.c. */
+infer_fn infer_conv, infer_times, infer_scan, infer_scan_end, infer_gated_norm, infer_conv_cached, infer_scan_cached,
+    infer_tails, infer_halo, infer_carry;
+cost_fn flops_conv, flops_times, flops_scan, flops_gated_norm;
+rule_fn rule_conv, rule_times, rule_scan, rule_scan_end, rule_gated_norm, rule_conv_cached, rule_scan_cached,
+    rule_tails, rule_halo;
 
 /* Of what lowering puts in: ops_lowered.c, ops_parts.c. */
 infer_fn infer_amax, infer_quantise, infer_linear_scaled, infer_amax_parts, infer_quantise_parts, infer_grouped_scaled;

@@ -14,6 +14,8 @@
  *     x S0, w R        -> S0   the same, with the tokens named as a dim
  *     x R,  w S0       -> S1   a rank has some out-features; dx misses the others' contribution: P, the dual of R
  *     x S1, w S1       -> P    a rank has some in-features: y is a part of the sum; dy comes back whole (R)
+ *     x P,  w R        -> P    linear in x: dy comes back whole (R), so does dx; dw is made of a part of x, a part of
+ *                              its sum, P, the dual of R (the second product of an adapter behind S1)
  *     x I,  w S0 is refused: dx would be a part of a sum where the type promises the whole; par_enter (I -> R, whose
  *     backward reduces) makes x fit. A bias goes with the out-features; with a partial product it is invariant and
  *     one rank of the axis adds it (op_attrs.bias_off on the others): dy comes back whole, so every rank finds the
@@ -86,11 +88,12 @@ static const char *apply(const struct type_rule *r, int n_in, const enum spmd *i
 #define X_PARTIAL "x is partial: a sum over the axis is owed; reduce it first"
 #define ELSE                                                                                                           \
     {                                                                                                                  \
-        {ANY, ANY, ANY, ANY, ANY, ANY}, "these mesh types do not combine"                                              \
+        {ANY, ANY, ANY, ANY, ANY, ANY, ANY}, "these mesh types do not combine"                                         \
     }
 
 static const struct type_line embed_lines[] = {
-    {{WHOLE, I}, {SPMD_I}}, {{WHOLE, R}, {SPMD_R}}, {{V, R}, {SPMD_V}}, {{S0, R}, {SPMD_S0}}, {{WHOLE, S0}, {SPMD_P}},
+    {{WHOLE, I}, {SPMD_I}}, {{WHOLE, R}, {SPMD_R}},  {{V, R}, {SPMD_V}},
+    {{S0, R}, {SPMD_S0}},   {{WHOLE, S0}, {SPMD_P}}, {{V, V}, {SPMD_V}}, /* rows of what differs by rank */
 };
 static const struct type_refusal embed_refusals[] = {
     {{P, ANY}, "ids cannot be partial"},
@@ -103,8 +106,8 @@ static const struct type_refusal embed_refusals[] = {
 RULE(embed);
 
 static const struct type_line linear_lines[] = {
-    {{I, I, I}, {SPMD_I}},   {{R, R, R}, {SPMD_R}},    {{V, R, R}, {SPMD_V}},
-    {{S0, R, R}, {SPMD_S0}}, {{R, S0, S0}, {SPMD_S1}}, {{S1, S1, I}, {SPMD_P}},
+    {{I, I, I}, {SPMD_I}},    {{R, R, R}, {SPMD_R}},   {{V, R, R}, {SPMD_V}}, {{S0, R, R}, {SPMD_S0}},
+    {{R, S0, S0}, {SPMD_S1}}, {{S1, S1, I}, {SPMD_P}}, {{P, R, 0}, {SPMD_P}},
 };
 /* clang-format off */
 static const struct type_refusal linear_refusals[] = {
@@ -147,6 +150,41 @@ static const struct type_refusal norm_refusals[] = {
 };
 RULE(norm);
 
+/* Heads are normalised one by one: those of a rank (S1), by weights that all ranks share. */
+static const struct type_line headnorm_lines[] = {
+    {{I, I}, {SPMD_I, SPMD_I}},    {{R, R}, {SPMD_R, SPMD_R}},    {{V, R}, {SPMD_V, SPMD_V}},
+    {{S0, R}, {SPMD_S0, SPMD_S0}}, {{S1, R}, {SPMD_S1, SPMD_S1}},
+};
+static const struct type_refusal headnorm_refusals[] = {
+    {{P, ANY}, X_PARTIAL},
+    {{I, R}, "x is invariant: the weights must be invariant too"},
+    {{R, I}, "x is replicated: the weights must be replicated too"},
+    {{V | S0 | S1, I},
+     "x differs by rank, so the weights' gradient is a sum over the axis: they must be replicated (R)"},
+    {{ANY, S0 | S1 | V | P}, "the norm's weights must be whole on every rank"},
+    ELSE,
+};
+RULE(headnorm);
+
+/* Of some columns the squares are a part of the sum; what all ranks know then (R) sends back parts of its gradient. */
+static const struct type_line squares_lines[] = {
+    {{I}, {SPMD_I}}, {{R}, {SPMD_R}}, {{V}, {SPMD_V}}, {{S0}, {SPMD_S0}}, {{S1}, {SPMD_P}},
+};
+static const struct type_refusal squares_refusals[] = {{{P}, X_PARTIAL}, ELSE};
+RULE(squares);
+static const struct type_line norm_by_lines[] = {
+    {{I, I, I}, {SPMD_I}},    {{R, R, R}, {SPMD_R}},    {{V, V, R}, {SPMD_V}},
+    {{S0, S0, R}, {SPMD_S0}}, {{S1, R, S0}, {SPMD_S1}},
+};
+static const struct type_refusal norm_by_refusals[] = {
+    {{P, ANY, ANY}, X_PARTIAL},
+    {{S1, P, ANY}, "the squares are a part of the sum over the axis: reduce them first"},
+    {{S1, I, ANY}, "x's columns are split, so each rank has a part of the sums' gradient: they must be replicated (R)"},
+    {{S1, R, ANY}, "the norm's weights must be split like x's columns (S0)"},
+    ELSE,
+};
+RULE(norm_by);
+
 static const struct type_line rotary_lines[] = {
     {{I, WHOLE, WHOLE}, {SPMD_I}}, {{R, WHOLE, WHOLE}, {SPMD_R}},     {{S1, WHOLE, WHOLE}, {SPMD_S1}},
     {{S0, S0, WHOLE}, {SPMD_S0}},  {{V, V | WHOLE, WHOLE}, {SPMD_V}},
@@ -161,9 +199,9 @@ static const struct type_refusal rotary_refusals[] = {
 RULE(rotary);
 
 static const struct type_line attention_lines[] = {
-    {{I, I, I, WHOLE}, {SPMD_I, SPMD_I}},      {{R, R, R, WHOLE}, {SPMD_R, SPMD_R}},
-    {{S1, S1, S1, WHOLE}, {SPMD_S1, SPMD_S1}}, {{S1, R, R, WHOLE}, {SPMD_S1, SPMD_S1}},
-    {{V, V, V, V}, {SPMD_V, SPMD_V}},
+    {{I, I, I, WHOLE, I}, {SPMD_I, SPMD_I}},       {{R, R, R, WHOLE, R}, {SPMD_R, SPMD_R}},
+    {{S1, S1, S1, WHOLE, S0}, {SPMD_S1, SPMD_S1}}, {{S1, R, R, WHOLE, S0}, {SPMD_S1, SPMD_S1}},
+    {{V, V, V, V, R}, {SPMD_V, SPMD_V}},
 };
 static const struct type_refusal attention_refusals[] = {
     {{P, ANY, ANY, ANY}, "q is partial: reduce it first"},
@@ -174,7 +212,9 @@ static const struct type_refusal attention_refusals[] = {
     {{V, V, V, ANY}, "q, k, v differ by rank: the document ids must too (V)"},
     {{I, I, I, ANY}, "the document ids must be whole on every rank, as q, k and v are"},
     {{R, R, R, ANY}, "the document ids must be whole on every rank, as q, k and v are"},
-    {{S1, S1, S1, ANY}, "q, k, v are split by heads: the document ids must be whole on every rank"},
+    {{S1, S1, S1, V | S0 | S1 | P}, "q, k, v are split by heads: the document ids must be whole on every rank"},
+    {{S1, S1 | R, S1 | R, WHOLE, ANY}, "q is split by heads: the sinks must be too (S0)"},
+    {{V, V, V, V, ANY}, "q, k, v differ by rank, so the sinks' gradient is a sum over the axis: they must be R"},
     {{ANY, ANY, ANY, ANY}, "q, k and v must have one type: all split by heads (S1), or all R, I or V"},
     ELSE,
 };
@@ -182,26 +222,29 @@ RULE(attention);
 
 /* On cp the tokens are shared out and this is where they meet; par_attention sees to it that it is cp. */
 static const struct type_line context_lines[] = {
-    {{I, I, I, WHOLE}, {SPMD_I, SPMD_I}},      {{R, R, R, WHOLE}, {SPMD_R, SPMD_R}},
-    {{S0, S0, S0, WHOLE}, {SPMD_S0, SPMD_S0}}, {{S1, S1, S1, WHOLE}, {SPMD_S1, SPMD_S1}},
-    {{S1, R, R, WHOLE}, {SPMD_S1, SPMD_S1}}, /* key heads that several ranks read */
-    {{V, V, V, V}, {SPMD_V, SPMD_V}},
+    {{I, I, I, WHOLE, I}, {SPMD_I, SPMD_I}},      {{R, R, R, WHOLE, R}, {SPMD_R, SPMD_R}},
+    {{S0, S0, S0, WHOLE, R}, {SPMD_S0, SPMD_S0}}, {{S1, S1, S1, WHOLE, S0}, {SPMD_S1, SPMD_S1}},
+    {{S1, R, R, WHOLE, S0}, {SPMD_S1, SPMD_S1}}, /* key heads that several ranks read */
+    {{V, V, V, V, R}, {SPMD_V, SPMD_V}},
 };
 static const struct type_refusal context_refusals[] = {
     {{P, ANY, ANY, ANY}, "q is partial: reduce it first"},
     {{ANY, P, ANY, ANY}, "k is partial: reduce it first"},
     {{ANY, ANY, P, ANY}, "v is partial: reduce it first"},
     {{S0, S0, S0, ANY}, "the document ids must be those of the whole sequence on every rank"},
+    {{I | R | S0 | S1 | V, ANY, ANY, WHOLE | V, P | V | S1 | S0},
+     "the sinks must be split as the heads are (S0 with S1), or R"},
     {{ANY, ANY, ANY, ANY}, "q, k and v must have one type, and the document ids be whole (or V with V)"},
     ELSE,
 };
 RULE(context);
 
 static const struct type_line attention_cached_lines[] = {
-    {{I, I, I, WHOLE, WHOLE, WHOLE}, {SPMD_I}},
-    {{R, R, R, WHOLE, WHOLE, WHOLE}, {SPMD_R}},
-    {{S1, S1, S1, WHOLE, S1, S1}, {SPMD_S1}},
-    {{V, V, V, V | WHOLE, V, V}, {SPMD_V}},
+    {{I, I, I, WHOLE, WHOLE, WHOLE, I}, {SPMD_I}},
+    {{R, R, R, WHOLE, WHOLE, WHOLE, R}, {SPMD_R}},
+    {{S1, S1, S1, WHOLE, S1, S1, S0}, {SPMD_S1}},
+    {{S1, R, R, WHOLE, R, R, S0}, {SPMD_S1}}, /* key heads that several ranks read: each has all of them */
+    {{V, V, V, V | WHOLE, V, V, R}, {SPMD_V}},
 };
 static const struct type_refusal attention_cached_refusals[] = {
     {{P, ANY, ANY, ANY, ANY, ANY}, "q is partial: reduce it first"},
@@ -353,7 +396,7 @@ static const struct type_refusal permute_capacity_refusals[] = {
 RULE(permute_capacity);
 
 static const struct type_line grouped_lines[] = {
-    {{I, I, WHOLE}, {SPMD_I}},   {{R, R, WHOLE}, {SPMD_R}},   {{V, R, V}, {SPMD_V}},
+    {{I, I, WHOLE}, {SPMD_I}},   {{R, R, WHOLE}, {SPMD_R}},   {{V, R, V}, {SPMD_V}},     {{P, R, WHOLE}, {SPMD_P}},
     {{R, S0, WHOLE}, {SPMD_S1}}, {{S1, S1, WHOLE}, {SPMD_P}}, {{S0, S0, S0}, {SPMD_S0}},
 };
 static const struct type_refusal grouped_refusals[] = {
@@ -380,6 +423,19 @@ static const struct type_refusal unpermute_refusals[] = {
 };
 RULE(unpermute);
 
+/* As a bias of LINEAR: with the columns, or invariant beside a partial product, where one rank adds it. */
+static const struct type_line expert_bias_lines[] = {
+    {{I, I, WHOLE}, {SPMD_I}},    {{R, R, WHOLE}, {SPMD_R}}, {{V, R, V}, {SPMD_V}},
+    {{S1, S0, WHOLE}, {SPMD_S1}}, {{P, I, WHOLE}, {SPMD_P}}, {{S0, S0, S0}, {SPMD_S0}},
+};
+static const struct type_refusal expert_bias_refusals[] = {
+    {{S1, ANY, ANY}, "x is split by columns: the bias must be too (S0)"},
+    {{P, ANY, ANY}, "x is partial: the bias must be invariant (I), and one rank adds it"},
+    {{ANY, ANY, ANY}, "x, the bias and the rows per expert do not lie on the mesh as one"},
+    ELSE,
+};
+RULE(expert_bias);
+
 static const struct type_line mla_kv_lines[] = {
     {{I, I}, {SPMD_I}},
     {{S0, S0}, {SPMD_S0}},
@@ -394,6 +450,18 @@ static const struct type_refusal mla_kv_refusals[] = {
     ELSE,
 };
 RULE(mla_kv);
+
+static const struct type_line join_lines[] = {
+    {{I, I}, {SPMD_I}},
+    {{R, R}, {SPMD_R}},
+    {{S0, S0}, {SPMD_S0}},
+    {{V, V}, {SPMD_V}},
+};
+static const struct type_refusal join_refusals[] = {
+    {{ANY, ANY}, "both must be split alike, by rows or not at all"},
+    ELSE,
+};
+RULE(join);
 
 /* Every rank that has a picture cuts it whole; which rows it keeps is said by the attributes, and par_patches gives
  * them the letter of the axes that share rows out. */
@@ -415,6 +483,18 @@ static const struct type_line pool_lines[] = {
 static const struct type_refusal pool_refusals[] = {{{ANY}, "x has two dims: it can be split along S0 or S1 only"},
                                                     ELSE};
 RULE(pool);
+
+/* Texts that are cut over ranks: each has a part of what is wanted of the rows, and so of their gradient. */
+static const struct type_line insert_lines[] = {
+    {{I, WHOLE, I}, {SPMD_I}},
+    {{R, WHOLE, R}, {SPMD_R}},
+    {{S0, S0, R}, {SPMD_S0}},
+    {{V, V, V}, {SPMD_V}},
+};
+static const struct type_refusal insert_refusals[] =
+    {{{S0, S0, I | S0}, "rows of x are split: each rank may want any of what replaces them: gather it first (R)"},
+     ELSE};
+RULE(insert);
 
 /* On the axes that they do not move along: the rows keep their letter. */
 static const struct type_line travel_lines[] = {
@@ -438,18 +518,38 @@ RULE(travel);
 RULE_FN(embed, embed, 1)
 RULE_FN(linear, linear, 1)
 RULE_FN(norm, norm, 2)
+RULE_FN(headnorm, headnorm, 2)
+RULE_FN(squares, squares, 1)
+RULE_FN(norm_by, norm_by, 1)
 RULE_FN(rotary, rotary, 1)
-RULE_FN(attention, attention, 2)
+/* Sinks without documents: those that are absent lie as they would have to. */
+static const char *apply_attention(const struct type_rule *r, int n_in, const enum spmd *in, enum spmd *out)
+{
+    enum spmd all[ATTENTION_SINK + 1];
+    for (int i = 0; i < n_in; i++) all[i] = in[i];
+    if (n_in > ATTENTION_DOC && in[ATTENTION_DOC] == SPMD_N) all[ATTENTION_DOC] = in[0] == SPMD_V ? SPMD_V : SPMD_I;
+    return apply(r, n_in, all, out, 2);
+}
+const char *rule_attention(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)
+{
+    (void)at;
+    return apply_attention(&attention, n_in, in, out);
+}
+const char *rule_context(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)
+{
+    (void)at;
+    return apply_attention(&context, n_in, in, out);
+}
 RULE_FN(attention_cached, attention_cached, 1)
-RULE_FN(context, context, 2)
 RULE_FN(act, keep, 1)
 RULE_FN(dropout, keep, 1)
 RULE_FN(add, add, 1)
 /* Without statistics (n_in 2) a part of the vocabulary is refused: the letter of an absent input is partial. */
 const char *rule_xent(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)
 {
-    (void)at;
-    enum spmd all[3] = {in[0], in[1], n_in > 2 ? in[2] : in[0] == SPMD_S1 ? SPMD_P : in[0]};
+    bool each = at_vocab(at)->each > 0;
+    if (each && in[n_in - 1] != in[1]) return "factors and targets must be split alike";
+    enum spmd all[3] = {in[0], in[1], n_in - each > 2 ? in[2] : in[0] == SPMD_S1 ? SPMD_P : in[0]};
     return apply(&xent, 3, all, out, 1);
 }
 RULE_FN(xent_part, xent_part, 1)
@@ -463,8 +563,11 @@ const char *rule_permute(const struct op_attrs *at, int n_in, const enum spmd *i
 }
 RULE_FN(grouped, grouped, 1)
 RULE_FN(unpermute, unpermute, 1)
+RULE_FN(expert_bias, expert_bias, 1)
 RULE_FN(mla_kv, mla_kv, 1)
+RULE_FN(join, join, 1)
 RULE_FN(patches, patches, 3)
 RULE_FN(pool, pool, 1)
+RULE_FN(insert, insert, 1)
 RULE_FN(dispatch, travel, 3)
 RULE_FN(combine, travel, 1)

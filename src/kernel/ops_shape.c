@@ -2,6 +2,7 @@
 /* Shapes and dtypes of the operations: checks the inputs, fills in the outputs (dense, p = NULL). Texts are
  * constant and name the input and the wish; the tape puts the operation's name and the actual shapes around them.
  * Checks that depend on data (ids in range, positions in the table) are the kernels'. */
+#include "kernel/cache_runs.h"
 #include "kernel/attention_heads.h"
 #include "kernel/ops.h"
 #include "kernel/pictures.h"
@@ -70,6 +71,42 @@ const char *infer_rmsnorm(const struct op_attrs *attrs, int n_in, const struct v
     return NULL;
 }
 
+const char *infer_headnorm(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
+{
+    const struct norm_attrs *at = at_norm(attrs);
+    (void)n_in;
+    NEED(at->eps > 0, "eps must be positive");
+    NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by heads * head_dim");
+    NEED(at->heads >= 0 && is_vector(&in[1], in[0].dtype) && at->heads * in[1].n[0] == in[0].n[1],
+         "the norm's weights must be a vector of x's dtype, one element per column of a head");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
+    out[1] = dense2(DT_F32, in[0].n[0], at->heads);
+    return NULL;
+}
+
+const char *infer_squares(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
+{
+    (void)attrs, (void)n_in;
+    NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by features");
+    out[0] = dense2(DT_F32, in[0].n[0], 1);
+    return NULL;
+}
+
+const char *infer_norm_by(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
+{
+    const struct norm_attrs *at = at_norm(attrs);
+    (void)n_in;
+    NEED(at->eps > 0, "eps must be positive");
+    NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by features");
+    NEED(at->whole >= in[0].n[1] && at->whole > 0, "all columns must be as many as x's at least");
+    NEED(in[1].nd == 2 && in[1].dtype == DT_F32 && in[1].n[0] == in[0].n[0] && in[1].n[1] == 1,
+         "the sums of squares must be f32, one per token");
+    NEED(is_vector(&in[2], in[0].dtype) && in[2].n[0] == in[0].n[1],
+         "the norm's weights must be a vector of x's dtype, one element per column of x");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
+    return NULL;
+}
+
 const char *infer_layernorm(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
     const struct norm_attrs *at = at_norm(attrs);
@@ -109,6 +146,7 @@ static const char *infer_heads(const struct attention_attrs *at, const struct vi
     NEED(!at->heads || (attention_kv_of(at, 0) >= 0 && attention_kv_of(at, at->heads - 1) < at->kv_heads),
          "every query head must find its key head");
     NEED(at->window >= 0, "window must be positive, or 0 for none");
+    NEED(at->cap >= 0, "the cap must be positive, or 0 for none");
     for (int i = 0; i < 3; i++) {
         NEED(is_matrix(&in[i]) && in[i].dtype == in[0].dtype && in[i].n[0] == in[i ? 1 : 0].n[0],
              "q, k and v must be float matrices of one dtype with one row per token");
@@ -126,6 +164,12 @@ static const char *infer_qkv(const struct attention_attrs *at, const struct view
     return NULL;
 }
 
+#define SINK_WANTED "sinks must be of q's dtype, one per query head"
+static bool is_sink(const struct attention_attrs *at, const struct view *in, int i)
+{
+    return !in[i].nd || (in[i].nd == 1 && in[i].dtype == in[0].dtype && in[i].n[0] == at->heads);
+}
+
 const char *infer_attention(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
     const struct attention_attrs *at = at_attention(attrs);
@@ -134,8 +178,10 @@ const char *infer_attention(const struct op_attrs *attrs, int n_in, const struct
     NEED(at->batch >= 0 && at->seq >= 0 && at->batch * at->seq == in[0].n[0], "tokens must be batch * seq");
     NEED(at->dropout.p >= 0 && at->dropout.p < 1, "dropout must be in [0, 1)");
     NEED(at->window == 0 || at->causal, "a window needs causal attention");
-    if (n_in > 3)
-        NEED(is_vector(&in[3], DT_I32) && in[3].n[0] == in[0].n[0], "document ids must be i32, one per token");
+    if (n_in > ATTENTION_DOC && in[ATTENTION_DOC].nd)
+        NEED(is_vector(&in[ATTENTION_DOC], DT_I32) && in[ATTENTION_DOC].n[0] == in[0].n[0],
+             "document ids must be i32, one per token");
+    NEED(n_in <= ATTENTION_SINK || is_sink(at, in, ATTENTION_SINK), SINK_WANTED);
     out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     out[1] = dense2(DT_F32, in[0].n[0], at->heads);
     return NULL;
@@ -151,9 +197,10 @@ static const char *infer_shared(const struct attention_attrs *at, int n_in, cons
     NEED(at->batch * k_rows == in[1].n[0], "k and v must have the rows of their parts of every sequence");
     NEED(at->dropout.p >= 0 && at->dropout.p < 1, "dropout must be in [0, 1)");
     NEED(at->window == 0 || at->causal, "a window needs causal attention");
-    if (n_in > 3)
-        NEED(is_vector(&in[3], DT_I32) && in[3].n[0] == at->batch * at->seq,
+    if (n_in > ATTENTION_DOC && in[ATTENTION_DOC].nd)
+        NEED(is_vector(&in[ATTENTION_DOC], DT_I32) && in[ATTENTION_DOC].n[0] == at->batch * at->seq,
              "document ids must be i32, of all tokens of the microbatch in order");
+    NEED(n_in <= ATTENTION_SINK || is_sink(at, in, ATTENTION_SINK), SINK_WANTED);
     return NULL;
 }
 
@@ -188,14 +235,16 @@ const char *infer_context(const struct op_attrs *attrs, int n_in, const struct v
 const char *infer_attention_cached(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
     const struct attention_attrs *at = at_attention(attrs);
-    (void)n_in;
     const char *why = infer_qkv(at, in);
     if (why) return why;
-    NEED(is_vector(&in[3], DT_I32) && in[3].n[0] == in[0].n[0], "positions must be i32, one per token");
+    NEED(in[3].nd == 2 && in[3].dtype == DT_I32 && in[3].n[1] > RUN_PAGES,
+         "runs must be an i32 matrix: sequences by first row, rows, places before, pages");
     for (int i = 4; i < 6; i++)
         NEED(is_matrix(&in[i]) && in[i].dtype == in[0].dtype && in[i].n[1] == in[1].n[1],
              "the caches must be matrices of k's dtype and columns");
-    NEED(in[4].n[0] == in[5].n[0] && in[4].n[0] >= in[0].n[0], "the caches must have equal room for all tokens");
+    NEED(in[4].n[0] == in[5].n[0] && in[4].n[0] > 0 && in[4].n[0] % CACHE_PAGE == 0,
+         "the caches must have equal room, in whole pages");
+    NEED(n_in <= CACHED_SINK || is_sink(at, in, CACHED_SINK), SINK_WANTED);
     out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     return NULL;
 }
@@ -206,7 +255,8 @@ const char *infer_act(const struct op_attrs *attrs, int n_in, const struct view 
     (void)n_in;
     NEED((int)at->kind >= 0 && at->kind < ACT_N, "no such activation");
     NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by features");
-    bool gated = at->kind == ACT_SWIGLU;
+    bool gated = act_gated(at->kind);
+    NEED((at->kind != ACT_CAP && at->kind != ACT_CLAMPED) || at->cap > 0, "the cap must be positive");
     NEED(!gated || in[0].n[1] % 2 == 0, "a gated activation needs an even number of columns: gate, then up");
     out[0] = dense2(in[0].dtype, in[0].n[0], gated ? in[0].n[1] / 2 : in[0].n[1]);
     return NULL;
@@ -244,11 +294,17 @@ const char *infer_xent(const struct op_attrs *attrs, int n_in, const struct view
     const struct vocab_attrs *at = at_vocab(attrs);
     const char *why = infer_logits(at, in);
     if (why) return why;
-    if (n_in > 2)
+    NEED(n_in == 2 + (at->n_parts > 0) + (at->each > 0),
+         "stats come with parts, factors with what is told of each token");
+    if (at->n_parts > 0)
         NEED(in[2].nd == 2 && in[2].dtype == DT_F32 && in[2].n[0] == at->n_parts * in[0].n[0] && in[2].n[1] == 3,
              "stats must be f32: 3 per token and part");
     NEED(!at->right || n_in == 2, "what is right is counted from whole rows of logits");
-    out[0] = dense1(DT_F64, at->right ? 3 : 2);
+    if (at->each)
+        NEED(is_vector(&in[n_in - 1], DT_F32) && in[n_in - 1].n[0] == in[0].n[0] && at->at >= 0 &&
+                 at->at + in[0].n[0] <= at->each,
+             "factors must be f32, one per token, and the tokens lie inside those that are told");
+    out[0] = dense1(DT_F64, at->right ? 3 : 2 + at->each);
     return NULL;
 }
 
@@ -367,6 +423,11 @@ const char *infer_permute(const struct op_attrs *attrs, int n_in, const struct v
     out[0] = dense2(in[0].dtype, rows, in[0].n[1]);
     out[1] = dense2(DT_I32, tokens, at->top_k);
     out[2] = dense1(DT_I32, at->experts);
+    if (!at->order.sequences) return NULL;
+    NEED(at->order.sequences > 0 && at->head >= 0 && at->head <= at->rows && at->at >= 0 &&
+             at->at + tokens <= at->order.sequences * at->rows,
+         "x must be rows of its part's sequences");
+    out[2] = dense2(DT_I32, at->experts, source_stretches(&at->order));
     return NULL;
 }
 
@@ -375,7 +436,7 @@ const char *infer_grouped(const struct op_attrs *at, int n_in, const struct view
     (void)at;
     (void)n_in;
     NEED(is_matrix(&in[0]), "x must be a float matrix: rows by in-features");
-    bool rounds = in[2].nd == 2 && in[2].n[0] == 2 && in[2].dtype == DT_I32;
+    bool rounds = in[2].nd == 2 && in[2].n[0] >= 2 && in[2].dtype == DT_I32;
     NEED((rounds || is_vector(&in[2], DT_I32)) && view_cols(&in[2]) > 0, "rows must be i32, one number per expert");
     NEED(is_matrix(&in[1]) && in[1].n[0] % view_cols(&in[2]) == 0,
          "w must be a float matrix with as many rows for each expert");
@@ -394,6 +455,20 @@ const char *infer_unpermute(const struct op_attrs *attrs, int n_in, const struct
     NEED(in[1].nd == 2 && in[1].dtype == DT_F32 && in[1].n[1] == at->top_k, "gates must be f32: tokens by top_k");
     NEED(is_ints(&in[2], tokens, at->top_k), "row numbers must be i32: tokens by top_k");
     out[0] = dense2(in[0].dtype, tokens, in[0].n[1]);
+    return NULL;
+}
+
+const char *infer_expert_bias(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
+{
+    (void)attrs;
+    (void)n_in;
+    NEED(is_matrix(&in[0]), "x must be a float matrix: rows by features");
+    bool rounds = in[2].nd == 2 && in[2].n[0] >= 2 && in[2].dtype == DT_I32;
+    NEED((rounds || is_vector(&in[2], DT_I32)) && view_cols(&in[2]) > 0, "rows must be i32, one number per expert");
+    NEED(is_vector(&in[1], in[0].dtype) && in[1].n[0] == view_cols(&in[2]) * in[0].n[1],
+         "b must be of x's dtype, with as many numbers for each expert as x has columns");
+    out[0] = in[0];
+    out[0].p = NULL;
     return NULL;
 }
 
@@ -424,6 +499,16 @@ const char *infer_trim(const struct op_attrs *attrs, int n_in, const struct view
     return NULL;
 }
 
+const char *infer_join(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)at;
+    (void)n_in;
+    NEED(is_matrix(&in[0]) && is_matrix(&in[1]) && in[0].dtype == in[1].dtype && in[0].n[0] == in[1].n[0],
+         "both must be float matrices with a row for each token");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1] + in[1].n[1]);
+    return NULL;
+}
+
 /* ---- pictures ---- */
 static const char *infer_picture_rows(const struct picture_rows *a)
 {
@@ -443,8 +528,8 @@ const char *infer_patches(const struct op_attrs *attrs, int n_in, const struct v
     NEED(!why, why);
     NEED(at->channels > 0 && at->patch > 0 && at->image > 0 && at->image % at->patch == 0,
          "a picture must be cut into whole patches");
-    NEED(at->at.seq == (at->image / at->patch) * (at->image / at->patch) + 1,
-         "a picture has a place for each patch and one for its class");
+    NEED(patches_lead(at) == 0 || patches_lead(at) == 1,
+         "a picture has a place for each patch, and one or none for its class");
     NEED(is_matrix(&in[0]) && in[0].dtype == DT_F32 && in[0].n[0] == at->at.batch &&
              in[0].n[1] == at->channels * at->image * at->image,
          "pixels must be f32: pictures by channels * rows * columns");
@@ -463,6 +548,23 @@ const char *infer_pool(const struct op_attrs *attrs, int n_in, const struct view
     NEED((int)at->kind >= 0 && at->kind < POOL_N, "no such pool");
     NEED(is_matrix(&in[0]) && in[0].n[0] == at->at.rows, "x must be a float matrix: the rows by hidden");
     out[0] = dense2(in[0].dtype, at->at.batch, in[0].n[1]);
+    return NULL;
+}
+
+const char *infer_insert(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
+{
+    const struct picture_rows *a = &at_insert(attrs)->at;
+    (void)n_in;
+    NEED(a->batch > 0 && a->seq > 0 && a->parts > 0 && a->part >= 0 && a->part < a->parts,
+         "rows must be of texts, of a part that there is");
+    NEED(a->first >= 0 && a->rows >= 0 && a->first + a->rows <= a->batch * picture_rows_each(a),
+         "the rows must lie among those of the part");
+    NEED(is_matrix(&in[0]) && in[0].n[0] == a->rows, "x must be a float matrix: the rows by hidden");
+    NEED(in[1].dtype == DT_I32 && in[1].nd == 1 && in[1].n[0] == a->rows,
+         "which rows are replaced is i32, one per row");
+    NEED(is_matrix(&in[2]) && in[2].dtype == in[0].dtype && in[2].n[1] == in[0].n[1] && in[2].n[0] % a->batch == 0,
+         "what they become has the dtype and columns of x, and as many rows for each sequence");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     return NULL;
 }
 
@@ -512,18 +614,31 @@ static int64_t dispatch_ranks(const struct dispatch_attrs *at)
     return (int64_t)at->over.n_parts * (at->copies > 1 ? at->copies : 1);
 }
 
+/* How many rows each expert has, of all of this rank's or of each stretch of them. */
+static bool is_sent(const struct view *v, const struct dispatch_attrs *at)
+{
+    if (at->order.sequences) return is_ints(v, at->experts, source_stretches(&at->order));
+    return is_vector(v, DT_I32) && v->n[0] == at->experts;
+}
+
+/* Rows of numbers that all ranks told: in rounds one of each. */
+static int64_t dispatch_told(const struct dispatch_attrs *at)
+{
+    return dispatch_ranks(at) * (at->waves ? 1 : source_stretches(&at->order));
+}
+
 const char *infer_dispatch(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
     const struct dispatch_attrs *at = at_dispatch(attrs);
     (void)n_in;
     int64_t lo, hi;
     NEED(is_matrix(&in[0]) && in[0].stride == in[0].n[1], "x must be a dense float matrix: rows by hidden");
-    NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == at->experts, "rows must be i32, one number per expert");
+    NEED(is_sent(&in[1], at), "rows must be i32, one number per expert (and stretch)");
     NEED(at->experts >= at->over.n_parts, "there must be an expert for every rank of ep");
     region_split(at->experts, at->over.part, at->over.n_parts, &lo, &hi);
     out[0] = dense2(in[0].dtype, at->whole, in[0].n[1]);
-    out[1] = at->waves ? dense2(DT_I32, 2, hi - lo) : dense1(DT_I32, hi - lo);
-    out[2] = dense2(DT_I32, dispatch_ranks(at), at->waves ? at->experts + 2 : hi - lo);
+    out[1] = at->waves ? dense2(DT_I32, 2 + dispatch_ranks(at), hi - lo) : dense1(DT_I32, hi - lo);
+    out[2] = dense2(DT_I32, dispatch_told(at), at->waves ? at->experts * source_stretches(&at->order) + 2 : hi - lo);
     return NULL;
 }
 
@@ -532,9 +647,9 @@ const char *infer_combine(const struct op_attrs *attrs, int n_in, const struct v
     const struct dispatch_attrs *at = at_dispatch(attrs);
     (void)n_in;
     NEED(is_matrix(&in[0]) && in[0].stride == in[0].n[1], "x must be a dense float matrix: rows by hidden");
-    NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == at->experts, "rows must be i32, one number per expert");
-    NEED(in[2].nd == 2 && in[2].dtype == DT_I32 && in[2].n[0] == dispatch_ranks(at),
-         "numbers must be i32, a row for each rank");
+    NEED(is_sent(&in[1], at), "rows must be i32, one number per expert (and stretch)");
+    NEED(in[2].nd == 2 && in[2].dtype == DT_I32 && in[2].n[0] == dispatch_told(at),
+         "numbers must be i32, a row for each rank (and stretch)");
     out[0] = dense2(in[0].dtype, at->whole, in[0].n[1]);
     return NULL;
 }

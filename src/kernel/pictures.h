@@ -24,6 +24,13 @@ static inline struct picture_place picture_place_of(const struct picture_rows *a
     return (struct picture_place){at / each, context_place(a->seq, a->parts, a->part, at % each)};
 }
 
+/* Places before those of patches: 1, or 0 where no class is told. */
+static inline int64_t patches_lead(const struct patches_attrs *a)
+{
+    int64_t side = a->image / a->patch;
+    return a->at.seq - side * side;
+}
+
 /* Where the first pixel of patch i is, of row y of channel c of it. */
 static inline int64_t picture_pixel(const struct patches_attrs *a, int64_t i, int64_t c, int64_t y)
 {

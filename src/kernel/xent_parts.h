@@ -13,7 +13,7 @@
 
 #include "kernel/kernel.h"
 
-enum { XENT_LOGITS, XENT_TARGET, XENT_STATS, XENT_STATS_N = 3 };
+enum { XENT_LOGITS, XENT_TARGET, XENT_STATS, XENT_STATS_N = 3, XENT_EACH = 2 };
 
 /* -1: not trained; -2: in another part; else the column. */
 static inline int64_t xent_column(const struct kernel_call *c, int64_t r)
@@ -62,6 +62,21 @@ static inline bool xent_right(const struct kernel_call *c, int64_t r,
     return true;
 }
 
-static inline bool xent_has_parts(const struct kernel_call *c) { return c->n_in > XENT_STATS; }
+static inline bool xent_has_parts(const struct kernel_call *c) { return at_vocab(&c->at)->n_parts > 0; }
+
+/* What row r of the gradient is multiplied by. */
+static inline float xent_scale(const struct kernel_call *c, int64_t r)
+{
+    float scale = c->step->loss_scale, times = at_vocab(&c->at)->times;
+    if (times != 0) scale *= times;
+    return at_vocab(&c->at)->each ? scale * ((const float *)c->in[c->n_in - 1].p)[r] : scale;
+}
+
+/* Where the nats of row 0 are told; NULL: they are not. */
+static inline double *xent_each(const struct kernel_call *c)
+{
+    const struct vocab_attrs *v = at_vocab(&c->at);
+    return v->each ? (double *)c->out[0].p + XENT_EACH + v->at : NULL;
+}
 
 #endif

@@ -214,16 +214,35 @@ void document_order(const int32_t *docs, int64_t seq, int n, int64_t *order)
     xfree(d);
 }
 
-void document_pairs(const int32_t *docs, int64_t seq, int n, const int64_t *order, double *pairs)
+/* position[i]: keys that token i sees, itself too. */
+static int64_t *keys_seen(const int32_t *docs, int64_t seq)
 {
     int64_t *position = xmalloc(to_size(seq + 1) * sizeof *position);
     for (int64_t i = 0; i < seq; i++) position[i] = i && docs[i] == docs[i - 1] ? position[i - 1] + 1 : 1;
+    return position;
+}
+
+void document_pairs(const int32_t *docs, int64_t seq, int n, const int64_t *order, double *pairs)
+{
+    int64_t *position = keys_seen(docs, seq);
     for (int p = 0; p < n; p++) {
         pairs[p] = 0;
         for (int64_t i = 0, rows = context_rows(seq, n, p, 1); i < rows; i++) {
             int64_t at = context_place(seq, n, p, i);
             pairs[p] += (double)position[order ? order[at] : at];
         }
+    }
+    xfree(position);
+}
+
+void document_pairs_of(const int32_t *docs, int64_t seq, int n, int part, const int64_t *order, int64_t *as_is,
+                       int64_t *plain)
+{
+    int64_t *position = keys_seen(docs, seq);
+    for (int64_t i = 0, rows = context_rows(seq, n, part, 1); i < rows; i++) {
+        int64_t at = context_place(seq, n, part, i);
+        *plain += position[at];
+        *as_is += position[order ? order[at] : at];
     }
     xfree(position);
 }

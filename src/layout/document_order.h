@@ -26,5 +26,8 @@
 void document_order(const int32_t *docs, int64_t seq, int n, int64_t *order);
 /* Pairs (query, key) of each part's queries, of all documents, in an order (NULL: the plain one): pairs[n]. */
 void document_pairs(const int32_t *docs, int64_t seq, int n, const int64_t *order, double *pairs);
+/* Of one part alone; adds to *as_is those in the order, to *plain those in the plain one. Whole numbers. */
+void document_pairs_of(const int32_t *docs, int64_t seq, int n, int part, const int64_t *order, int64_t *as_is,
+                       int64_t *plain);
 
 #endif

@@ -7,10 +7,13 @@
 
 const struct batch_row batch_rows[BATCH_FIELDS] = {
     [BATCH_TOKENS] = {"tokens", DT_I32, 1, false, false, 0},
+    [BATCH_SEGMENTS] = {"segments", DT_I32, 1, false, false, 0},
     [BATCH_TARGETS] = {"targets", DT_I32, 1, false, false, 0xff}, /* not trained */
     [BATCH_POSITIONS] = {"positions", DT_I32, 1, false, false, 0},
     [BATCH_DOCUMENTS] = {"documents", DT_I32, 1, false, true, 0}, /* those of all keys are wanted on every rank */
     [BATCH_PIXELS] = {"pixels", DT_F32, 0, true, false, 0},
+    [BATCH_FACTOR] = {"factor", DT_F32, 1, false, false, 0},
+    [BATCH_PATCHES] = {"patches", DT_I32, 1, false, false, 0xff},
     [BATCH_LABEL] = {"label", DT_I32, 0, true, false, 0xff},
 };
 

@@ -18,8 +18,11 @@ enum batch_field {
     BATCH_TARGETS,
     BATCH_POSITIONS,
     BATCH_DOCUMENTS,
-    BATCH_PIXELS, /* of a sequence: [channels, height, width], scaled and shifted as the model wants them */
-    BATCH_LABEL,  /* of a sequence: the picture's class; -1: none, it is not trained */
+    BATCH_PIXELS,   /* of a sequence: [pictures, channels, height, width], scaled and shifted as the model wants them */
+    BATCH_LABEL,    /* of a sequence: the picture's class; -1: none, it is not trained */
+    BATCH_SEGMENTS, /* of a token: 0, or 1 in the second text of a pair */
+    BATCH_FACTOR,   /* of a token: what the gradient of its nats is multiplied by */
+    BATCH_PATCHES,  /* of a token: which row of its sequence's pictures it is; -1: it is text */
     BATCH_FIELDS
 };
 

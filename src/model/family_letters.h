@@ -15,10 +15,26 @@ enum {
     D2 = 1 << HF_DEEPSEEK_V2,
     D3 = 1 << HF_DEEPSEEK_V3,
     D = D2 | D3,
-    R = L | M | D, /* those with rotary positions */
+    MI = 1 << HF_MISTRAL,
+    Q2 = 1 << HF_QWEN2,
+    Q3 = 1 << HF_QWEN3,
+    QM = 1 << HF_QWEN3_MOE,
+    SM = 1 << HF_SMOLLM3,
+    O2 = 1 << HF_OLMO2,
+    PH = 1 << HF_PHI3,
+    G2 = 1 << HF_GEMMA2,
+    G3 = 1 << HF_GEMMA3,
+    GM = G2 | G3,
+    GO = 1 << HF_GPT_OSS,
+    Q = Q2 | Q3 | QM,
+    W = MI | Q | SM | PH | GM | GO, /* those whose layers may look at what is near only */
+    R = L | M | D | W | O2,         /* those with rotary positions */
     V = 1 << HF_VIT,
-    TEXTS = G | R,
-    ALL = TEXTS | V
+    B = 1 << HF_BERT,
+    MB = 1 << HF_MAMBA2,
+    LV = 1 << HF_LLAVA,
+    TEXTS = G | R | B | MB,
+    ALL = TEXTS | V | LV
 };
 
 #endif

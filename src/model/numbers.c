@@ -22,6 +22,7 @@ enum { SOFTMAX, SIGMOID }; /* words of moe.score */
 #define RANGE(from, to) .lo = from, .hi = to
 #define WORDS(words) .choices = words
 #define EITHER .choices = NULL
+#define LAYERS .n = LAYER_PATTERN_BYTES, .fits = layer_pattern_wanted
 #define THEIRS(where, name, place, flags, usual)                                                                       \
     {                                                                                                                  \
         where, name, place, flags, usual                                                                               \
@@ -53,14 +54,21 @@ const struct number *number_find(const char *key)
 
 static bool always(const struct model_config *c) { return c != NULL; }
 static bool sees(const struct model_config *c) { return model_sees(c); }
+static bool looks(const struct model_config *c) { return model_looks(c); }
 static bool reads(const struct model_config *c) { return !model_sees(c); }
-static bool has_rotary(const struct model_config *c) { return c->family != MODEL_GPT2 && reads(c); }
+static bool has_segments(const struct model_config *c) { return c->family == MODEL_BERT; }
+static bool has_attention(const struct model_config *c) { return c->family != MODEL_MAMBA2; }
+static bool has_scan(const struct model_config *c) { return model_scans(c); }
+static bool has_rotary(const struct model_config *c) { return model_decodes(c); }
 static bool has_llama3(const struct model_config *c) { return has_rotary(c) && c->rope_scaling.factor > 0; }
+static bool has_ramp(const struct model_config *c) { return has_llama3(c) && c->rope_scaling.kind == ROPE_LLAMA3; }
+static bool has_window(const struct model_config *c) { return has_rotary(c) && c->attn.window > 0; }
 static bool has_yarn(const struct model_config *c) { return has_rotary(c) && c->yarn.factor > 0; }
 static bool is_scaled(const struct model_config *c) { return has_llama3(c) || has_yarn(c); }
 static bool has_experts(const struct model_config *c) { return c->moe.experts > 0; }
 static bool has_groups(const struct model_config *c) { return has_experts(c) && c->moe.groups > 0; }
 static bool has_bias(const struct model_config *c) { return has_experts(c) && c->moe.bias; }
+static bool looks_ahead(const struct model_config *c) { return c->mtp.depth > 0; }
 static bool is_latent(const struct model_config *c) { return c->mla.kv_rank > 0; }
 
 static const struct {
@@ -68,16 +76,25 @@ static const struct {
     const char *idle;
 } needs[] = {
     [NEED_ALWAYS] = {always, ""},
-    [NEED_ROTARY] = {has_rotary, "gpt2 and vit have no rotary positions"},
+    [NEED_ROTARY] = {has_rotary, "gpt2, vit, bert and mamba2 have no rotary positions"},
     [NEED_LLAMA3] = {has_llama3, "model.rope_scaling.factor is 0"},
+    [NEED_RAMP] = {has_ramp, "positions are not scaled as Llama 3's (model.rope_scaling)"},
+    [NEED_DECODER] = {has_rotary, "gpt2, vit, bert and mamba2 have blocks of their own"},
+    [NEED_WINDOW] = {has_window, "model.attn.window is 0: no layer is local"},
     [NEED_YARN] = {has_yarn, "model.yarn.factor is 0"},
     [NEED_SCALED] = {is_scaled, "model.rope_scaling.factor and model.yarn.factor are 0"},
     [NEED_EXPERTS] = {has_experts, "model.moe.experts is 0"},
     [NEED_GROUPS] = {has_groups, "model.moe.groups is 0"},
     [NEED_BIAS] = {has_bias, "model.moe.bias is false"},
+    [NEED_AHEAD] = {looks_ahead, "model.mtp.depth is 0"},
     [NEED_LATENT] = {is_latent, "model.mla.kv_rank is 0"},
     [NEED_TEXT] = {reads, "vit sees pictures and reads no text"},
     [NEED_PICTURES] = {sees, "only vit sees pictures"},
+    [NEED_TOWER] = {looks, "only llava sees pictures in texts"},
+    [NEED_CLASSES] = {model_both_ways, "only vit and bert tell classes and have a choice of it"},
+    [NEED_SEGMENTS] = {has_segments, "only bert has segments"},
+    [NEED_ATTENTION] = {has_attention, "mamba2 has no attention and no feed-forward layers; model.ssm has its sizes"},
+    [NEED_SCAN] = {has_scan, "only mamba2 has state spaces"},
 };
 
 bool number_needed(const struct number *n, const struct model_config *c) { return needs[n->need].met(c); }

@@ -4,11 +4,11 @@
  * import and export follow.
  *
  * Invariants
- *   1. A field of struct model_config (but family) is a row of numbers.def, and its config key is its path:
- *   model.moe.top_k.
+ *   1. A field of struct model_config (but family, adapter, by_token) is a row of numbers.def, and its config key is
+ * its path: model.moe.top_k.
  *   2. 0 (false, the first word) means that the model has none of it where the row's need is not met.
  *   3. A file of Hugging Face names a number by at most one key per family.
- * Floor 1: base. Order: Local.
+ * Floor 1: base, layout. Order: Local.
  */
 #ifndef TUTTI_MODEL_NUMBERS_H
 #define TUTTI_MODEL_NUMBERS_H
@@ -17,11 +17,63 @@
 #include <stdint.h>
 
 #include "base/conf.h"
+#include "layout/packing.h"
+#include "model/layer_pattern.h"
 
-enum model_family { MODEL_GPT2, MODEL_LLAMA, MODEL_MIXTRAL, MODEL_DEEPSEEK, MODEL_VIT, MODEL_N };
-#define MODEL_FAMILIES "gpt2|llama|mixtral|deepseek|vit"
+/* Those after bert are llama with other defaults (family_defaults.c), but for mamba2; llava sees pictures, too. */
+enum model_family {
+    MODEL_GPT2,
+    MODEL_LLAMA,
+    MODEL_MIXTRAL,
+    MODEL_DEEPSEEK,
+    MODEL_VIT,
+    MODEL_BERT,
+    MODEL_MISTRAL,
+    MODEL_QWEN2,
+    MODEL_QWEN3,
+    MODEL_QWEN3_MOE,
+    MODEL_SMOLLM3,
+    MODEL_OLMO2,
+    MODEL_PHI3,
+    MODEL_GEMMA2,
+    MODEL_GEMMA3,
+    MODEL_GPT_OSS,
+    MODEL_MAMBA2,
+    MODEL_LLAVA,
+    MODEL_N
+};
+#define MODEL_FAMILIES                                                                                                 \
+    "gpt2|llama|mixtral|deepseek|vit|bert|mistral|qwen2|qwen3|qwen3_moe|smollm3|olmo2|phi3|gemma2|gemma3|gpt_oss|"     \
+    "mamba2|llava"
 /* Hugging Face's, by their model_type. */
-enum hf_family { HF_GPT2, HF_LLAMA, HF_MIXTRAL, HF_DEEPSEEK_V2, HF_DEEPSEEK_V3, HF_VIT, HF_N };
+enum hf_family {
+    HF_GPT2,
+    HF_LLAMA,
+    HF_MIXTRAL,
+    HF_DEEPSEEK_V2,
+    HF_DEEPSEEK_V3,
+    HF_VIT,
+    HF_BERT,
+    HF_MISTRAL,
+    HF_QWEN2,
+    HF_QWEN3,
+    HF_QWEN3_MOE,
+    HF_SMOLLM3,
+    HF_OLMO2,
+    HF_PHI3,
+    HF_GEMMA2,
+    HF_GEMMA3,
+    HF_GPT_OSS,
+    HF_MAMBA2,
+    HF_LLAVA,
+    HF_N
+};
+
+enum rope_kind { ROPE_LLAMA3, ROPE_LINEAR, ROPE_DYNAMIC }; /* words of rope_scaling.kind */
+enum { MTP_DEPTH_MOST = 8 };                               /* of mtp.depth's range */
+enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
+enum norm_place { NORM_BEFORE, NORM_AFTER, NORM_BOTH };
+enum gate_kind { GATE_SILU, GATE_GELU_TANH, GATE_SWISH };
 
 enum moe_aux_scope {
     MOE_AUX_SEQUENCE,
@@ -32,10 +84,24 @@ enum moe_aux_scope {
 #define NUMBER_REAL double
 #define NUMBER_BOOL bool
 #define NUMBER_CHOICE int
+#define NUMBER_WORD struct layer_pattern
+
+/* Low-rank adapters beside frozen matrices (nn/adapter.h). */
+struct adapter {
+    int64_t rank;
+    double alpha;               /* what they add is multiplied by alpha / rank, */
+    bool stabilised;            /* or by alpha / sqrt(rank) (rsLoRA) */
+    enum packing base;          /* of the matrices that keep their values (QLoRA) */
+    const char *const *targets; /* patterns of names; borrowed */
+    int n_targets;
+};
 
 /* The fields, in groups: hidden, moe.top_k (struct moe_config), mla.kv_rank (struct mla_config), ... */
 struct model_config {
     enum model_family family;
+    const struct adapter *adapter; /* NULL: none; borrowed */
+    bool by_token; /* the loss of each token is told and weighed by itself, and has the same bits when the text is
+                      written */
 #define NUMBER(type, group, name, ...) NUMBER_##type name;
 #define GROUP(name) struct name##_config {
 #define END(name)                                                                                                      \
@@ -46,11 +112,59 @@ struct model_config {
 
 /* Whether samples are pictures with a class; else they are texts. */
 static inline bool model_sees(const struct model_config *c) { return c->family == MODEL_VIT; }
-/* Values of a picture; 0: there are none. */
+/* Whether texts have pictures in them (nn/vision.c). */
+static inline bool model_looks(const struct model_config *c) { return c->family == MODEL_LLAVA; }
+/* Whether a place sees those after it, too: such a model predicts no next token, and writes nothing. */
+static inline bool model_both_ways(const struct model_config *c) { return model_sees(c) || c->family == MODEL_BERT; }
+/* Whether it tells classes, of pictures or of texts: a target is one of model.classes. */
+static inline bool model_tells(const struct model_config *c) { return model_both_ways(c) && c->classes > 0; }
+/* Whether what it is trained to tell are tokens of its input that were hidden from it. */
+static inline bool model_unmasks(const struct model_config *c) { return c->family == MODEL_BERT && !c->classes; }
+/* Whether layers are state spaces (nn/mamba.c). */
+static inline bool model_scans(const struct model_config *c) { return c->family == MODEL_MAMBA2; }
+/* Blocks of llama.c: rotary positions, norms of the root of squares, gated feed-forward layers. */
+static inline bool model_decodes(const struct model_config *c)
+{
+    return c->family != MODEL_GPT2 && !model_both_ways(c) && !model_scans(c);
+}
+/* Keys that a token of this layer sees, itself among them; 0: all before it. */
+static inline int64_t model_window(const struct model_config *c, int64_t layer)
+{
+    return model_decodes(c) && layer_pattern_has(&c->attn.local, layer) ? c->attn.window : 0;
+}
+/* Whether each head has a score without a key in its softmax. */
+static inline bool model_sinks(const struct model_config *c) { return model_decodes(c) && c->attn.sinks; }
+static inline bool model_layer_turns(const struct model_config *c, int64_t layer)
+{
+    return model_decodes(c) && layer_pattern_has(&c->attn.rope, layer);
+}
+static inline bool model_layer_is_moe(const struct model_config *c, int64_t layer)
+{
+    return c->moe.experts && layer >= c->moe.first_dense && layer_pattern_has(&c->moe.sparse, layer);
+}
+/* Layers, and behind them those of the modules that predict further tokens. */
+static inline int64_t model_blocks(const struct model_config *c) { return c->layers + c->mtp.depth; }
+/* Layers with experts. */
+static inline int64_t model_moe_layers(const struct model_config *c)
+{
+    int64_t n = 0;
+    for (int64_t l = 0; l < c->layers; l++) n += model_layer_is_moe(c, l);
+    return n;
+}
+/* Values of a sample's pictures; 0: there are none. */
 static inline int64_t model_pixels(const struct model_config *c)
 {
+    const struct vision_config *v = &c->vision;
+    if (model_looks(c)) return v->images * v->channels * v->image_size * v->image_size;
     return model_sees(c) ? c->channels * c->image_size * c->image_size : 0;
 }
+/* Of a picture in a text: its patches, which are so many tokens; and its rows in the tower. */
+static inline int64_t vision_patches(const struct vision_config *v)
+{
+    int64_t side = v->image_size / v->patch_size;
+    return side * side;
+}
+static inline int64_t vision_places(const struct vision_config *v) { return vision_patches(v) + v->class_place; }
 /* Patches of a picture, along one side squared, and the class's place before them: the rows of a sequence. */
 static inline int64_t model_places(const struct model_config *c)
 {
@@ -74,17 +188,36 @@ enum number_need {
     NEED_LLAMA3,
     NEED_YARN,
     NEED_SCALED,
+    NEED_RAMP,
+    NEED_DECODER,
+    NEED_WINDOW,
     NEED_EXPERTS,
     NEED_GROUPS,
     NEED_BIAS,
     NEED_LATENT,
+    NEED_AHEAD,
     NEED_TEXT,
-    NEED_PICTURES
+    NEED_PICTURES,
+    NEED_TOWER,
+    NEED_CLASSES,
+    NEED_SEGMENTS,
+    NEED_ATTENTION,
+    NEED_SCAN
 };
 
 /* Where a key of Hugging Face stands: in config.json of these families (1 << enum hf_family), or in its object of
- * rotary positions when that is of this type. */
-enum { IN_DEFAULT = 1 << HF_N, IN_LLAMA3 = 2 << HF_N, IN_YARN = 4 << HF_N };
+ * rotary positions, or that of the tower, when that is of this type. */
+enum {
+    IN_DEFAULT = 1 << HF_N,
+    IN_LLAMA3 = 2 << HF_N,
+    IN_YARN = 4 << HF_N,
+    IN_LINEAR = 8 << HF_N,
+    IN_DYNAMIC = 16 << HF_N,
+    IN_CLIP = 32 << HF_N, /* the tower of LLaVA, by its model_type */
+    IN_SIGLIP = 64 << HF_N,
+    IN_TOWER = IN_CLIP | IN_SIGLIP,
+    IN_LLAVA = 128 << HF_N /* config.json of LLaVA itself; 1 << HF_LLAVA is its text_config */
+};
 
 enum spelling_how {
     SPELT_MAY = 0,           /* may be left out, or null */
@@ -104,7 +237,7 @@ struct spelling {
     double otherwise;
 };
 
-enum { NUMBER_SPELLINGS = 5 };
+enum { NUMBER_SPELLINGS = 6 };
 struct number {
     struct conf_row row; /* path of the config key; offset in struct model_config */
     enum number_role role;

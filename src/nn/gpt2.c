@@ -22,7 +22,7 @@ void plain_declare(struct declare_ctx *x, int l, struct plain_block b, double st
     char prefix[32];
     snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
     plain_declare_norm(x, l, over_stream(x->par), prefix);
-    attention_declare(x, l, (struct attention_bias){b.qkv_bias, true}, std, std_out);
+    attention_declare(x, l, (struct attention_kind){b.qkv_bias, true, QK_NORM_NONE}, std, std_out);
     snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
     plain_declare_norm(x, l, over_stream(x->par), prefix);
     layer_declare(x, (struct declare){INIT_NORMAL, std, l, SPMD_S0, 0}, 2, FD, "layers.%d.mlp.up.weight", l);
@@ -55,7 +55,7 @@ tid plain_norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *la
 static tid up(struct layer_ctx *x, tid h, int l)
 {
     tid w = layer_param(x, 1, "layers.%d.mlp.up.weight", l);
-    return op_linear(x->t, h, w, layer_param(x, 1, "layers.%d.mlp.up.bias", l), "up");
+    return layer_linear(x, h, w, layer_param(x, 1, "layers.%d.mlp.up.bias", l), false, "up");
 }
 
 static tid embed(struct layer_ctx *x, tid ids_T)
@@ -68,21 +68,25 @@ static tid embed(struct layer_ctx *x, tid ids_T)
     return op_dropout(x->t, h_TD, (float)x->c->dropout, dropout_stream("embed", 0), x->index_T, "embed.dropout");
 }
 
+tid plain_mlp(struct layer_ctx *x, tid h_TD, int l, enum act_kind act)
+{
+    tid a_TF = op_act(x->t, up(x, region_enter(x, h_TD), l), act, "gelu");
+    tid w_down = layer_param(x, 1, "layers.%d.mlp.down.weight", l),
+        b_down = layer_param(x, 1, "layers.%d.mlp.down.bias", l);
+    return region_leave(x, layer_linear(x, a_TF, w_down, b_down, x->par->rank[AXIS_TP] != 0, "down"));
+}
+
 tid plain_block(struct layer_ctx *x, tid h_TD, int l, struct plain_block b)
 {
     float p = (float)x->c->dropout;
     char prefix[32];
     snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
-    tid o_TD =
-        attention_record(x, plain_norm(x, h_TD, prefix, "norm1"), l, (struct attention_bias){b.qkv_bias, true}, false);
+    tid o_TD = attention_record(x, plain_norm(x, h_TD, prefix, "norm1"), l,
+                                (struct attention_kind){b.qkv_bias, true, QK_NORM_NONE});
     h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), x->index_T, "residual1");
 
     snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
-    tid n_TD = region_enter(x, plain_norm(x, h_TD, prefix, "norm2"));
-    tid a_TF = op_act(x->t, up(x, n_TD, l), b.act, "gelu");
-    tid w_down = layer_param(x, 1, "layers.%d.mlp.down.weight", l),
-        b_down = layer_param(x, 1, "layers.%d.mlp.down.bias", l);
-    tid d_TD = region_leave(x, op_linear_partial(x->t, a_TF, w_down, b_down, x->par->rank[AXIS_TP] != 0, "down"));
+    tid d_TD = plain_mlp(x, plain_norm(x, h_TD, prefix, "norm2"), l, b.act);
     return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), x->index_T, "residual2");
 }
 

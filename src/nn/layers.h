@@ -7,7 +7,10 @@
 #ifndef TUTTI_NN_LAYERS_H
 #define TUTTI_NN_LAYERS_H
 
-#include "nn/model.h"
+#include "nn/decode.h"
+
+/* Layers of parameters of a tower before the model: this, and below it (state/param.h: neighbours are units). */
+enum { LAYER_TOWER = -3 };
 
 struct layer_ctx {
     struct tape *t;
@@ -17,7 +20,14 @@ struct layer_ctx {
     const struct model_shape *s;
     int64_t tokens; /* of the microbatch on this rank: its rows of every sequence */
     tid *param_tid; /* by parameter, -1 not on the tape yet */
-    tid pos_T, doc_T, target_T, rope_PA;
+    tid pos_T, doc_T, target_T, factor_T, segment_T, rope_PA;
+    tid patch_T, pixels;               /* of texts with pictures */
+    int stat_slot;                     /* where the loss recorded now adds its sums, */
+    float loss_times;                  /* and what its gradient is multiplied by; 0: it is not */
+    tid near_rope_PA;                  /* the angles of local layers; TID_NONE: as the others */
+    tid runs_SX;                       /* decoding: whose rows are whose (kernel/cache_runs.h) */
+    const struct decode_shape *decode; /* NULL: not decoding */
+    const char *prefix;                /* of the names of parameters: "vision." in the tower (vision.c), else "" */
     tid index_T; /* which token each row of the stream is, for dropout; TID_NONE: rows are tokens in order */
 };
 
@@ -26,6 +36,7 @@ struct declare_ctx {
     const struct model_config *c;
     const struct par *par;
     struct param_table *t;
+    const char *prefix; /* as layer_ctx's */
 };
 
 struct family {
@@ -37,13 +48,18 @@ struct family {
     tid (*norm)(struct layer_ctx *x, tid h_TD);
     void (*head)(struct layer_ctx *x, tid h_TD); /* NULL: the next token of each; else instead of norm, to the loss */
 };
-extern const struct family family_gpt2, family_llama, family_mixtral, family_deepseek, family_vit;
+extern const struct family family_gpt2, family_llama, family_mixtral, family_deepseek, family_vit, family_bert,
+    family_mistral, family_qwen2, family_qwen3, family_qwen3_moe, family_smollm3, family_olmo2, family_phi3,
+    family_gemma2, family_gemma3, family_gpt_oss, family_mamba2, family_llava;
 
 /* A parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows one after
  * the other). */
 tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Vectors that follow each other as the rows of a matrix. */
 tid layer_rows(struct layer_ctx *x, int span, const char *name);
+/* A layer's product with a matrix of the model, and what its adapters add (adapter.h). */
+tid layer_linear(struct layer_ctx *x, tid h, tid w, tid bias, bool bias_off, const char *name);
+tid layer_grouped(struct layer_ctx *x, tid h, tid w, tid rows_E, int64_t expected, const char *name);
 /* A row of the table of parameters: initial values are normal with `std`, or all zeros or ones. over_tp: S0 or S1, the
  * dim that tp splits, in whole units; I, the same on all ranks; R, the same, but each rank's gradient is only a part of
  * the sum. */
@@ -86,25 +102,32 @@ struct heads {
 };
 struct heads heads_here(const struct model_config *c, const struct par *p);
 
-/* attention.c: q, k, v projections as one matrix, rotary if the family has it, attention, output projection;
- * prefix is "layers.N.attn". Returns the projected output, summed over tp. */
-struct attention_bias {
-    bool qkv, o; /* the products that have one */
+/* attention.c: q, k, v projections as one matrix, their norms, rotary where the layer turns, attention, output
+ * projection; prefix is "layers.N.attn". Returns the projected output, summed over tp. */
+struct attention_kind {
+    bool qkv_bias, o_bias; /* the products that have one */
+    enum qk_norm norm;
 };
-tid attention_record(struct layer_ctx *x, tid h_TD, int layer, struct attention_bias bias, bool rope);
-void attention_declare(struct declare_ctx *x, int layer, struct attention_bias bias, double std, double std_out);
+struct attention_kind attention_of(const struct model_config *c); /* as model.attn says: of llama.c's blocks */
+tid attention_record(struct layer_ctx *x, tid h_TD, int layer, struct attention_kind kind);
+void attention_declare(struct declare_ctx *x, int layer, struct attention_kind kind, double std, double std_out);
+/* A norm of the root of squares, as the model's are. */
+struct norm_attrs norm_of(const struct model_config *c);
 /* mla.c: latent attention instead. */
 tid mla_record(struct layer_ctx *x, tid h_TD, int layer);
 void mla_declare(struct declare_ctx *x, int layer, double std, double std_out);
 /* What yarn multiplies the angles' cosines and sines with, and the scores of attention. */
 double yarn_angles(const struct model_config *c);
 double yarn_scores(const struct model_config *c);
-/* mlp.c: gate, up, down with SwiGLU; prefix is "layers.N.mlp". Takes what region_enter gives, returns a partial sum. */
-void mlp_declare(struct declare_ctx *x, int layer, const char *name, int64_t ffn, double std, double std_out);
-tid mlp_record(struct layer_ctx *x, tid h_TD, int layer, const char *name);
+/* mlp.c: gate, up, down with the model's gate; prefix is "layers.N.mlp". Takes what region_enter gives, returns a
+ * partial sum. */
+void mlp_declare(struct declare_ctx *x, int layer, const char *name, int64_t ffn, bool bias, double std,
+                 double std_out);
+tid mlp_record(struct layer_ctx *x, tid h_TD, int layer, const char *name, bool bias);
 /* Its halves, for who has something to do between them. */
-tid mlp_up(struct layer_ctx *x, tid h_TD, int layer, const char *name);
-tid mlp_down(struct layer_ctx *x, tid a_TF, int layer, const char *name);
+tid mlp_up(struct layer_ctx *x, tid h_TD, int layer, const char *name, bool bias);
+tid mlp_down(struct layer_ctx *x, tid a_TF, int layer, const char *name, bool bias);
+tid gate_act(struct layer_ctx *x, tid z_T2F, const char *prefix); /* prefix: of the activation's name */
 /* moe.c: experts instead, from the stream to the stream. */
 void moe_declare(struct declare_ctx *x, int layer, double std, double std_out);
 tid moe_record(struct layer_ctx *x, tid h_TD, int layer);
@@ -117,11 +140,27 @@ void plain_declare_norm(struct declare_ctx *x, int layer, enum spmd over_tp, con
 void plain_declare(struct declare_ctx *x, int layer, struct plain_block b, double std, double std_out);
 tid plain_norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *label);
 tid plain_block(struct layer_ctx *x, tid h_TD, int layer, struct plain_block b);
-/* llama.c: a block of norm, attention, norm, MLP or experts, as Llama, Mixtral and DeepSeek have it. */
+tid plain_mlp(struct layer_ctx *x, tid h_TD, int layer, enum act_kind act); /* its second half: from stream to stream */
+/* model.c: the table of tokens as output matrix (or head.weight) and the loss of x->target_T, or the logits; b_V:
+ * TID_NONE: it has no bias. */
+void head_record(struct layer_ctx *x, tid h_TD, tid b_V);
+/* mtp.c: the modules that predict further tokens; h_TD: what the head reads; again: nn/recompute.h. */
+void mtp_declare(struct declare_ctx *x, int layer, double std);
+void mtp_record(struct layer_ctx *x, tid h_TD, uint64_t again);
+/* llama.c: a block of attention, MLP or experts, and norms around them. */
 void llama_declare(struct declare_ctx *x);
 tid llama_embed(struct layer_ctx *x, tid ids_T);
 tid llama_block(struct layer_ctx *x, tid h_TD, int layer);
 tid llama_norm(struct layer_ctx *x, tid h_TD);
+/* vision.c: what a model that has pictures in its texts has more than its decoder. */
+void vision_declare(struct declare_ctx *x);
+/* The pictures' patches as rows of the stream, of every sequence as many; then in the places of the text that are
+ * theirs. */
+tid vision_rows(struct layer_ctx *x, tid pixels);
+tid vision_insert(struct layer_ctx *x, tid h_TD, tid rows_RD);
+/* Of a picture: what its tower takes, as model_costs counts. */
+double vision_cost(const struct model_config *c);
+int vision_check(const struct model_config *c, struct err *e);
 /* Attention between q, k and v of this rank's heads, through the caches when decoding; scale 0: 1 / sqrt(head_dim). */
 tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, double scale);
 /* The random stream of a dropout, from where it stands. */

@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama 2 and 3 (Touvron et al. 2023; Grattafiori et al. 2024): RMSNorm before each half, rotary positions, grouped
- * query attention, SwiGLU. Initial values: normal, 0.02; matrices that write to the residual stream are scaled by
- * 1/sqrt(2 layers) (Radford et al. 2019). */
+/* The decoder of Llama (Touvron et al. 2023; Grattafiori et al. 2024) and of those that came after it: norms of the
+ * root of squares, rotary positions, grouped query attention, gated feed-forward layers. What families differ in are
+ * numbers (model/numbers.def): where norms stand, biases, norms of queries and keys, what the gate goes through, which
+ * layers are local, turn by position, have experts. A family is a set of their defaults (model/family_defaults.c).
+ *
+ *   norm_place before   x += f(norm(x))                        Llama, Mistral, Qwen, Phi-3
+ *              after    x += norm(f(x))                        OLMo 2
+ *              both     x += norm(f(norm(x))), of two norms      Gemma 2 and 3
+ *
+ * Initial values: normal, 0.02; matrices that write to the residual stream are scaled by 1/sqrt(2 layers) (Radford et
+ * al. 2019). */
 #include <math.h>
 
 #include "nn/layers.h"
+
+static struct declare gain_of(const struct declare_ctx *x, int layer)
+{
+    enum param_init init = x->c->norm_plus_one ? INIT_ZEROS : INIT_ONES;
+    return (struct declare){init, 0, layer, over_stream(x->par), 0};
+}
 
 void llama_declare(struct declare_ctx *x)
 {
@@ -12,17 +26,21 @@ void llama_declare(struct declare_ctx *x)
     double std = 0.02, std_out = 0.02 / sqrt(2.0 * c->layers);
     struct declare table = {INIT_NORMAL, std, -1, over_vocab(x->par), 0};
     int64_t VD[2] = {c->vocab, c->hidden};
+    bool before = c->norm_place != NORM_AFTER, after = c->norm_place != NORM_BEFORE;
     layer_declare(x, table, 2, VD, "embed.token");
-    for (int l = 0; l < c->layers; l++) {
-        struct declare gain = {INIT_ONES, 0, l, over_stream(x->par), 0};
-        layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm1.weight", l);
+    for (int l = 0; l < model_blocks(c); l++) {
+        struct declare gain = gain_of(x, l);
+        if (l >= c->layers) mtp_declare(x, l, std);
+        if (before) layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm1.weight", l);
         if (c->mla.kv_rank) mla_declare(x, l, std, std_out);
-        else attention_declare(x, l, (struct attention_bias){false, false}, std, std_out);
-        layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm2.weight", l);
+        else attention_declare(x, l, attention_of(c), std, std_out);
+        if (after) layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm1_after.weight", l);
+        if (before) layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm2.weight", l);
         if (model_layer_is_moe(c, l)) moe_declare(x, l, std, std_out);
-        else mlp_declare(x, l, "mlp", c->ffn, std, std_out);
+        else mlp_declare(x, l, "mlp", c->ffn, c->mlp_bias, std, std_out);
+        if (after) layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm2_after.weight", l);
     }
-    layer_declare(x, (struct declare){INIT_ONES, 0, -1, over_stream(x->par), 0}, 1, &c->hidden, "norm.weight");
+    layer_declare(x, gain_of(x, -1), 1, &c->hidden, "norm.weight");
     table.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
     if (!c->tie_embeddings) layer_declare(x, table, 2, VD, "head.weight");
 }
@@ -35,23 +53,40 @@ tid llama_embed(struct layer_ctx *x, tid ids_T)
 
 static tid norm(struct layer_ctx *x, tid h_TD, tid w_D, const char *label)
 {
-    return op_rmsnorm(x->t, h_TD, w_D, (float)x->c->norm_eps, label);
+    return op_norm(x->t, h_TD, w_D, norm_of(x->c), label);
+}
+
+/* Of the half of a block that is named so, before it or of what comes out of it. */
+static tid norm_at(struct layer_ctx *x, tid h_TD, int l, const char *name)
+{
+    return norm(x, h_TD, layer_param(x, 1, "layers.%d.%s.weight", l, name), name);
 }
 
 tid llama_block(struct layer_ctx *x, tid h_TD, int l)
 {
-    float p = (float)x->c->dropout;
-    tid n_TD = norm(x, h_TD, layer_param(x, 1, "layers.%d.norm1.weight", l), "norm1");
-    tid o_TD = x->c->mla.kv_rank ? mla_record(x, n_TD, l)
-                                 : attention_record(x, n_TD, l, (struct attention_bias){false, false}, true);
+    const struct model_config *c = x->c;
+    float p = (float)c->dropout;
+    bool before = c->norm_place != NORM_AFTER, after = c->norm_place != NORM_BEFORE;
+    tid n_TD = before ? norm_at(x, h_TD, l, "norm1") : h_TD;
+    tid o_TD = c->mla.kv_rank ? mla_record(x, n_TD, l) : attention_record(x, n_TD, l, attention_of(c));
+    if (after) o_TD = norm_at(x, o_TD, l, "norm1_after");
     h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), x->index_T, "residual1");
 
-    n_TD = norm(x, h_TD, layer_param(x, 1, "layers.%d.norm2.weight", l), "norm2");
-    tid d_TD = model_layer_is_moe(x->c, l) ? moe_record(x, n_TD, l)
-                                           : region_leave(x, mlp_record(x, region_enter(x, n_TD), l, "mlp"));
+    n_TD = before ? norm_at(x, h_TD, l, "norm2") : h_TD;
+    tid d_TD = model_layer_is_moe(c, l) ? moe_record(x, n_TD, l)
+                                        : region_leave(x, mlp_record(x, region_enter(x, n_TD), l, "mlp", c->mlp_bias));
+    if (after) d_TD = norm_at(x, d_TD, l, "norm2_after");
     return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), x->index_T, "residual2");
 }
 
 tid llama_norm(struct layer_ctx *x, tid h_TD) { return norm(x, h_TD, layer_param(x, 1, "norm.weight"), "norm"); }
 
-const struct family family_llama = {"llama", true, llama_declare, llama_embed, llama_block, llama_norm, NULL};
+#define DECODER(name)                                                                                                  \
+    {                                                                                                                  \
+        name, true, llama_declare, llama_embed, llama_block, llama_norm, NULL                                          \
+    }
+const struct family family_llama = DECODER("llama"), family_mistral = DECODER("mistral"),
+                    family_qwen2 = DECODER("qwen2"), family_qwen3 = DECODER("qwen3"),
+                    family_qwen3_moe = DECODER("qwen3_moe"), family_smollm3 = DECODER("smollm3"),
+                    family_olmo2 = DECODER("olmo2"), family_phi3 = DECODER("phi3"), family_gemma2 = DECODER("gemma2"),
+                    family_gemma3 = DECODER("gemma3"), family_gpt_oss = DECODER("gpt_oss");

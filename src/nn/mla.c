@@ -46,7 +46,7 @@ void mla_declare(struct declare_ctx *x, int layer, double std, double std_out)
 /* A short vector of the token, normalised, where the heads are. */
 static tid latent(struct layer_ctx *x, tid h_TD, const char *name, int layer)
 {
-    tid c_TR = op_linear(x->t, h_TD, layer_param(x, 1, "layers.%d.attn.%s.weight", layer, name), TID_NONE, name);
+    tid c_TR = layer_linear(x, h_TD, layer_param(x, 1, "layers.%d.attn.%s.weight", layer, name), TID_NONE, false, name);
     tid g_R = layer_param(x, 1, "layers.%d.attn.%s_norm.weight", layer, name);
     return region_enter(x, op_rmsnorm(x->t, c_TR, g_R, (float)x->c->mla.norm_eps, "latent.norm"));
 }
@@ -55,7 +55,7 @@ static tid queries(struct layer_ctx *x, tid h_TD, int layer)
 {
     const char *name = x->c->mla.q_rank ? "q_b" : "q";
     tid c_TR = x->c->mla.q_rank ? latent(x, h_TD, "q_a", layer) : region_enter(x, h_TD);
-    return op_linear(x->t, c_TR, layer_param(x, 1, "layers.%d.attn.%s.weight", layer, name), TID_NONE, name);
+    return layer_linear(x, c_TR, layer_param(x, 1, "layers.%d.attn.%s.weight", layer, name), TID_NONE, false, name);
 }
 
 static tid turn(struct layer_ctx *x, tid v, int64_t heads, int head_dim, int at, const char *name)
@@ -75,13 +75,15 @@ tid mla_record(struct layer_ctx *x, tid h_TD, int layer)
     const struct mla_config *m = &c->mla;
     int64_t H = heads_count(x), A = c->head_dim;
     tid q_THA = turn(x, queries(x, h_TD, layer), H, c->head_dim, m->nope_dim, "q.rope");
-    tid rope_TR = op_linear(x->t, h_TD, layer_param(x, 1, "layers.%d.attn.k_rope.weight", layer), TID_NONE, "k_rope");
+    tid rope_TR =
+        layer_linear(x, h_TD, layer_param(x, 1, "layers.%d.attn.k_rope.weight", layer), TID_NONE, false, "k_rope");
     rope_TR = turn(x, region_enter(x, rope_TR), 1, m->rope_dim, 0, "k.rope");
     tid w_kv = layer_param(x, 1, "layers.%d.attn.kv_b.weight", layer);
-    tid kv = op_linear(x->t, latent(x, h_TD, "kv_a", layer), w_kv, TID_NONE, "kv_b");
+    tid kv = layer_linear(x, latent(x, h_TD, "kv_a", layer), w_kv, TID_NONE, false, "kv_b");
     kv = op_mla_kv(x->t, kv, rope_TR, (struct mla_kv_attrs){to_int(H), c->head_dim, m->nope_dim, m->value_dim}, "kv");
     tid o_THA = attention_between(x, q_THA, tape_cols(x->t, kv, 0, H * A), tape_cols(x->t, kv, H * A, H * A), layer,
                                   yarn_scores(c) / sqrt((double)A));
     tid o = op_trim(x->t, o_THA, (struct trim_attrs){to_int(H), c->head_dim, m->value_dim}, "attn.trim");
-    return region_leave(x, op_linear(x->t, o, layer_param(x, 1, "layers.%d.attn.o.weight", layer), TID_NONE, "attn.o"));
+    return region_leave(x, layer_linear(x, o, layer_param(x, 1, "layers.%d.attn.o.weight", layer), TID_NONE, false,
+                                        "attn.o"));
 }

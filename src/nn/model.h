@@ -8,14 +8,21 @@
  *
  * Names of parameters (also in checkpoints):
  *   embed.token [V,D]  embed.position [P,D] (gpt2)
- *   layers.N.norm1.weight (.bias)   layers.N.attn.{q,k,v}.weight (.bias)   layers.N.attn.o.weight (.bias)
- *   layers.N.norm2.weight (.bias)   layers.N.mlp.{gate,up}.weight (.bias)  layers.N.mlp.down.weight (.bias)
- *   layers.N.moe.router.weight [E,D] (.bias [E]: shifts the choice only)   layers.N.moe.experts.E.{gate,up,down}.weight
- *   layers.N.moe.shared.{gate,up,down}.weight
+ *   layers.N.norm1.weight (.bias), norm1_after.weight (of what comes out)   layers.N.attn.{q,k}_norm.weight
+ *   layers.N.attn.{q,k,v}.weight (.bias)   layers.N.attn.o.weight (.bias)
+ *   layers.N.norm2.weight (.bias), norm2_after.weight   layers.N.mlp.{gate,up}.weight (.bias)  layers.N.mlp.down.weight
+ * (.bias) layers.N.mtp.{ahead_norm,stream_norm,join,norm}.weight (of a module behind the layers, beside its block)
+ *   layers.N.moe.router.weight [E,D] (.bias [E]: shifts the choice only)
+ * layers.N.moe.experts.E.{gate,up,down}.weight layers.N.moe.shared.{gate,up,down}.weight
  *   layers.N.attn.{q_a,q_a_norm,q_b | q, kv_a, kv_a_norm, k_rope, kv_b}.weight (latent attention)
  *   norm.weight (.bias)  head.weight [V,D] (absent when tied)
+ *   mamba2: layers.N.norm1.weight, layers.N.ssm.{z,x,b,c,dt}.weight (.bias), ssm.conv_{x,b,c}.weight [channels,K]
+ *   (.bias), ssm.{decay,step,skip} [heads], ssm.norm.weight, ssm.out.weight (.bias)
  *   vit: embed.patch.weight [D, C P P], embed.class [D], embed.patch.bias [D], embed.position [places,D],
  *   head.weight [classes,D] (.bias)
+ *   bert: embed.segment [types,D], embed.norm.weight (.bias), head.transform.weight [D,D] (.bias), then
+ * head.norm.weight
+ *   (.bias) and head.bias [V], or head.weight [classes,D] (.bias)
  * Floors 0-4 (model, tape, parallel, state). Order: Same(mesh).
  */
 #ifndef TUTTI_NN_MODEL_H
@@ -34,8 +41,14 @@ int model_check(const struct model_config *c, struct err *e);
 /* par: this rank's place, which says which box of each parameter it holds; NULL: one rank, all of it. */
 void model_declare(const struct model_config *c, const struct par *par, struct param_table *t);
 
-/* Slots of a tape's externals. Parameters follow: values at SLOT_PARAM + 2 i, gradients one later. Caches of layer l
- * (decoding only) lie at slot_cache(n_params, l), keys then values. */
+/* Whether the adapters that c asks for can be had; t: declared. */
+double model_adapter_times(const struct adapter *a); /* what its sum is multiplied by */
+int model_check_adapter(const struct model_config *c, const struct param_table *t, struct err *e);
+
+/* Slots of a tape's externals. Parameters follow: values at SLOT_PARAM + 2 i, gradients one later. Layers are
+ * counted with those of modules behind them (model_blocks). Caches of layer l
+ * (decoding only) lie at slot_cache(n_params, l), keys then values; of a state space the last rows that its convolution
+ * saw, then its states. */
 enum {
     SLOT_BATCH, /* the batch's fields, in their order (model/batch_fields.h) */
     SLOT_TOKENS = SLOT_BATCH + BATCH_TOKENS,
@@ -44,8 +57,12 @@ enum {
     SLOT_DOCS = SLOT_BATCH + BATCH_DOCUMENTS,
     SLOT_PIXELS = SLOT_BATCH + BATCH_PIXELS,
     SLOT_LABEL = SLOT_BATCH + BATCH_LABEL,
+    SLOT_SEGMENTS = SLOT_BATCH + BATCH_SEGMENTS,
+    SLOT_FACTOR = SLOT_BATCH + BATCH_FACTOR,
+    SLOT_PATCHES = SLOT_BATCH + BATCH_PATCHES,
     SLOT_ROPE = SLOT_BATCH + BATCH_FIELDS,
     SLOT_STAT,
+    SLOT_AHEAD, /* i32 [2 depth, tokens]: of each depth the tokens so many places ahead, then their next ones */
     SLOT_INDEX, /* i32 [tokens]: which token of the microbatch each row is, where rows are sharded */
     SLOT_LOGITS,
     SLOT_STAGE_IN,   /* activations from the stage before, [tokens, hidden] in the compute dtype */
@@ -61,24 +78,25 @@ static inline int slot_cache(int n_params, int layer) { return SLOT_PARAM + 2 * 
 static inline int slot_balance(int n_params, int n_layers, int layer) { return slot_cache(n_params, n_layers) + layer; }
 /* Largest values of this step, and what scales follow from (tape/recipe.h): two. */
 static inline int slot_recipe(int n_params, int n_layers) { return slot_balance(n_params, n_layers, n_layers); }
+/* Behind three of recipes: sums of the loss of module k, f64[2]. */
+static inline int slot_ahead(int n_params, int n_layers, int k) { return slot_recipe(n_params, n_layers) + 3 + k; }
 static inline int64_t balance_numel(const struct model_config *c) { return c->moe.experts ? c->moe.experts + 2 : 0; }
 /* Whether the model reads a field of the batch. */
 static inline bool model_takes(const struct model_config *c, enum batch_field f)
 {
+    if (model_looks(c) && (f == BATCH_PIXELS || f == BATCH_PATCHES)) return true;
+    if (f == BATCH_PATCHES) return false;
     if (model_sees(c) || f == BATCH_PIXELS || f == BATCH_LABEL)
         return model_sees(c) && (f == BATCH_PIXELS || f == BATCH_LABEL);
+    if (f == BATCH_FACTOR) return c->by_token;
+    if (f == BATCH_SEGMENTS) return c->family == MODEL_BERT;
     return f != BATCH_DOCUMENTS || c->document_mask;
 }
 /* The router sees a part of the microbatch's tokens on each rank of tp. */
 static inline bool model_tokens_split(const struct par *p) { return p->sequence || par_experts_apart(p); }
-static inline bool model_layer_is_moe(const struct model_config *c, int layer)
-{
-    return c->moe.experts && layer >= c->moe.first_dense;
-}
-
 enum model_mode {
     MODEL_TRAIN,  /* loss, with what backward needs; evaluation lowers the same tape without backward */
-    MODEL_DECODE, /* keys and values go to caches; logits of the last token, fp32, to SLOT_LOGITS */
+    MODEL_DECODE, /* keys and values go to caches; recorded by model_record_decode (nn/decode.h) */
     MODEL_LOGITS, /* logits of all tokens, fp32, to SLOT_LOGITS (tests, scoring) */
 };
 /* A stage of a pipeline: layers [first, end), the embedding before them, the head and the loss after them. */
@@ -109,7 +127,9 @@ bool model_stage_uses(const struct model_config *c, const struct model_stage *s,
 void model_costs(const struct model_config *c, int64_t seq, double *layer, double *embed, double *head);
 /* Columns of the table of rotary angles; 0: the family has none. */
 int64_t model_rope_cols(const struct model_config *c);
-/* cos and sin of the rotary angles, row p: cols/2 cosines, then cols/2 sines. out [max_positions, cols]. */
+/* Rows of it: max_positions, and as many again where local layers have another base. */
+int64_t model_rope_rows(const struct model_config *c);
+/* cos and sin of the rotary angles, row p: cols/2 cosines, then cols/2 sines. out [model_rope_rows, cols]. */
 void model_rope_table(const struct model_config *c, float *out);
 const char *model_family_name(enum model_family f);
 

@@ -27,20 +27,6 @@
 #include "nn/layers.h"
 #include "parallel/expert.h"
 
-/* One matrix of one expert: on the ranks of one coordinate of ep; over etp cut as the MLP is over tp. */
-static void declare_expert(struct declare_ctx *x, struct declare d, const int64_t *n, int layer, int owner, int e,
-                           const char *name)
-{
-    const struct mesh *m = &x->t->mesh;
-    char text[PARAM_NAME];
-    struct layout l = layout_on(m, MESH_EXPERT, shape_of(2, n), SPMD_I);
-    int replicas = m->size[AXIS_DP_REPLICATE];
-    l = replicas > 1 ? layout_with_factor(l, AXIS_EDP, replicas, SPMD_R, SPMD_R) : layout_with(l, AXIS_EDP, SPMD_R);
-    l = layout_with(layout_hold_at(l, AXIS_EP, owner), AXIS_ETP, d.over_tp);
-    snprintf(text, sizeof text, "layers.%d.moe.experts.%d.%s.weight", layer, e, name);
-    param_add(x->t, text, l, d.init, d.std, layer);
-}
-
 /* The coordinate of ep that has expert e: they are shared out in order. */
 static int owner_of(const struct declare_ctx *x, int e)
 {
@@ -51,24 +37,45 @@ static int owner_of(const struct declare_ctx *x, int e)
     }
 }
 
+/* One matrix, or bias, of one expert: on the ranks of one coordinate of ep; over etp cut as the MLP is over tp. */
+static void declare_expert(struct declare_ctx *x, struct declare d, int nd, const int64_t *n, int layer, int e,
+                           const char *name)
+{
+    const struct mesh *m = &x->t->mesh;
+    char text[PARAM_NAME];
+    struct layout l = layout_on(m, MESH_EXPERT, shape_of(nd, n), SPMD_I);
+    int replicas = m->size[AXIS_DP_REPLICATE];
+    l = replicas > 1 ? layout_with_factor(l, AXIS_EDP, replicas, SPMD_R, SPMD_R) : layout_with(l, AXIS_EDP, SPMD_R);
+    l = layout_with(layout_hold_at(l, AXIS_EP, owner_of(x, e)), AXIS_ETP, d.over_tp);
+    snprintf(text, sizeof text, "layers.%d.moe.experts.%d.%s.%s", layer, e, name, nd > 1 ? "weight" : "bias");
+    param_add(x->t, text, l, d.init, d.std, layer);
+}
+
 void moe_declare(struct declare_ctx *x, int layer, double std, double std_out)
 {
     const struct moe_config *m = &x->c->moe;
     int64_t E = m->experts, D = x->c->hidden, ED[2] = {E, D}, FD[2] = {m->ffn, D}, DF[2] = {D, m->ffn};
     enum spmd over_tp = model_tokens_split(x->par) ? SPMD_R : SPMD_I;
     struct declare router = {INIT_NORMAL, std, layer, over_tp, 0}, bias = {INIT_ZEROS, 0, layer, over_tp, 0},
-                   column = {INIT_NORMAL, std, layer, SPMD_S0, 0}, row = {INIT_NORMAL, std_out, layer, SPMD_S1, 0};
+                   column = {INIT_NORMAL, std, layer, SPMD_S0, 0}, row = {INIT_NORMAL, std_out, layer, SPMD_S1, 0},
+                   column_bias = {INIT_ZEROS, 0, layer, SPMD_S0, 0}, row_bias = {INIT_ZEROS, 0, layer, SPMD_I, 0};
     layer_declare(x, router, 2, ED, "layers.%d.moe.router.weight", layer);
+    if (m->router_bias) layer_declare(x, bias, 1, &E, "layers.%d.moe.router.offset", layer);
     if (m->bias) {
         layer_declare(x, bias, 1, &E, "layers.%d.moe.router.bias", layer);
         x->t->p[x->t->n - 1].stepped = false; /* engine/balance.h moves it */
     }
     for (int e = 0; e < m->experts; e++) {
-        declare_expert(x, column, FD, layer, owner_of(x, e), e, "gate");
-        declare_expert(x, column, FD, layer, owner_of(x, e), e, "up");
+        declare_expert(x, column, 2, FD, layer, e, "gate");
+        declare_expert(x, column, 2, FD, layer, e, "up");
     }
-    for (int e = 0; e < m->experts; e++) declare_expert(x, row, DF, layer, owner_of(x, e), e, "down");
-    if (m->shared) mlp_declare(x, layer, "moe.shared", m->shared * m->ffn, std, std_out);
+    for (int e = 0; e < m->experts && m->expert_bias; e++) {
+        declare_expert(x, column_bias, 1, &m->ffn, layer, e, "gate");
+        declare_expert(x, column_bias, 1, &m->ffn, layer, e, "up");
+    }
+    for (int e = 0; e < m->experts; e++) declare_expert(x, row, 2, DF, layer, e, "down");
+    for (int e = 0; e < m->experts && m->expert_bias; e++) declare_expert(x, row_bias, 1, &D, layer, e, "down");
+    if (m->shared) mlp_declare(x, layer, "moe.shared", m->shared * m->ffn, false, std, std_out);
 }
 
 /* The tokens that this rank's router sees, of the microbatch's. */
@@ -112,7 +119,7 @@ static void record_balance(struct layer_ctx *x, tid logits_TE, tid pick_Tk, int 
     load_BE = par_reduce(x->t, x->par, load_BE, AXIS_CP); /* a sequence's picks, from all its rows */
     struct balance_attrs a = {m->experts, m->top_k, m->score, (float)m->aux, (float)m->z, tokens};
     tid stat = op_balance(x->t, logits_TE, pick_Tk, target_T, load_BE, a, "balance");
-    tape_bind(x->t, stat, slot_balance(x->params->n, x->c->layers, layer));
+    tape_bind(x->t, stat, slot_balance(x->params->n, to_int(model_blocks(x->c)), layer));
 }
 
 static struct routed route(struct layer_ctx *x, tid h_TD, int layer)
@@ -129,7 +136,9 @@ static struct routed route(struct layer_ctx *x, tid h_TD, int layer)
         .gate_scale = (float)m->scale,
         .tokens = tokens_from(x, tokens_here(x).lo),
     };
-    tid logits_TE = op_linear(x->t, h_TD, layer_param(x, 1, "layers.%d.moe.router.weight", layer), TID_NONE, "router");
+    tid w_ED = layer_param(x, 1, "layers.%d.moe.router.weight", layer);
+    tid b_E = m->router_bias ? layer_param(x, 1, "layers.%d.moe.router.offset", layer) : TID_NONE;
+    tid logits_TE = layer_linear(x, h_TD, w_ED, b_E, false, "router");
     tid bias_E = m->bias ? layer_param(x, 1, "layers.%d.moe.router.bias", layer) : TID_NONE;
     tid gate_Tk = op_router(x->t, logits_TE, bias_E, a, "gates");
     if (x->t->err.code) return (struct routed){TID_NONE, TID_NONE};
@@ -146,9 +155,16 @@ static tid experts(struct layer_ctx *x, tid y_UD, tid rows_E, int64_t expected, 
     int n = to_int(hi - lo), first = to_int(lo);
     tid w_gate_up = layer_param(x, 2 * n, "layers.%d.moe.experts.%d.gate.weight", layer, first);
     tid w_down = layer_param(x, n, "layers.%d.moe.experts.%d.down.weight", layer, first);
-    tid a_UF = op_act(x->t, op_grouped(x->t, y_UD, w_gate_up, rows_E, expected, "experts.gate_up"), ACT_SWIGLU,
-                      "experts.swiglu");
-    return op_grouped(x->t, a_UF, w_down, rows_E, expected, "experts.down");
+    bool bias = x->c->moe.expert_bias, off = x->par->rank[AXIS_ETP] != 0;
+    tid z_UF = layer_grouped(x, y_UD, w_gate_up, rows_E, expected, "experts.gate_up");
+    if (bias) {
+        tid b = layer_param(x, 2 * n, "layers.%d.moe.experts.%d.gate.bias", layer, first);
+        z_UF = op_expert_bias(x->t, z_UF, b, rows_E, false, "experts.gate_up.bias");
+    }
+    tid z_UD = layer_grouped(x, gate_act(x, z_UF, "experts."), w_down, rows_E, expected, "experts.down");
+    if (!bias) return z_UD;
+    tid b = layer_param(x, n, "layers.%d.moe.experts.%d.down.bias", layer, first);
+    return op_expert_bias(x->t, z_UD, b, rows_E, off, "experts.down.bias");
 }
 
 /* On the rank of cp that has the most. */
@@ -177,6 +193,18 @@ static tid permute(struct layer_ctx *x, struct permute_attrs a, tid h_TD, const 
     return op_permute(x->t, h_TD, pick_Nk, a, "permute");
 }
 
+/* Where the copies' tokens stand, for experts' ranks that keep one rank's order. */
+static void place_in_order(const struct layer_ctx *x, struct permute_attrs *a, int64_t first)
+{
+    int64_t lo, hi;
+    a->order = par_source_order(x->par, x->s->batch, x->s->experts);
+    if (!a->order.sequences) return;
+    context_chunk(x->s->seq, x->par->size[AXIS_CP], x->par->rank[AXIS_CP], false, &lo, &hi);
+    a->at = first;
+    a->rows = x->tokens / x->s->batch;
+    a->head = hi - lo;
+}
+
 /* Sorted, sent, multiplied, brought back, added up. The shared expert (of shared_TD; TID_NONE: there is none) is
  * recorded where rows travel, one half beside the way out and one beside the way back; shared_TD becomes its result,
  * before region_leave. */
@@ -185,6 +213,7 @@ static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r,
 {
     const struct moe_config *m = &x->c->moe;
     struct permute_attrs a = {m->experts, m->top_k, capacity_of(x), tokens_from(x, 0), .parts = 0};
+    place_in_order(x, &a, first);
     tid y_UD = permute(x, a, h_TD, r, first);
     if (x->t->err.code) return TID_NONE;
     tid row_Tk = y_UD + 1;
@@ -193,11 +222,11 @@ static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r,
     bool shared = *shared_TD >= 0;
     tape_waves_aside(x->t, true);
     if (shared && par_experts_apart(x->par)) *shared_TD = region_enter(x, *shared_TD);
-    if (shared) *shared_TD = mlp_up(x, *shared_TD, layer, "moe.shared");
+    if (shared) *shared_TD = mlp_up(x, *shared_TD, layer, "moe.shared", false);
     tape_waves_aside(x->t, false);
     tid z_WD = experts(x, d.z_WD, d.rows_E, d.n_expected, layer);
     y_UD = par_combine(x->t, x->par, z_WD, &d);
-    if (shared) *shared_TD = mlp_down(x, *shared_TD, layer, "moe.shared");
+    if (shared) *shared_TD = mlp_down(x, *shared_TD, layer, "moe.shared", false);
     return op_unpermute(x->t, y_UD, r->gate_Tk, row_Tk, m->top_k, "unpermute");
 }
 

@@ -10,10 +10,11 @@
 
 /* clang-format off */
 const struct recompute_group recompute_groups[] = {
-    {"norms", BIT(OP_RMSNORM) | BIT(OP_LAYERNORM), true},
+    {"norms", BIT(OP_RMSNORM) | BIT(OP_LAYERNORM) | BIT(OP_HEADNORM) | BIT(OP_NORM_BY) | BIT(OP_JOIN), true},
     {"activations", BIT(OP_ACT), true},
     {"attention", BIT(OP_ATTENTION) | BIT(OP_CONTEXT), true},
     {"gathers", BIT(OP_GATHER), false},
+    {"scans", BIT(OP_CONV) | BIT(OP_TIMES) | BIT(OP_SCAN) | BIT(OP_SCAN_END) | BIT(OP_GATED_NORM), true},
     {"latent", BIT(OP_MLA_KV) | BIT(OP_TRIM), false},
     {"products", BIT(OP_LINEAR), false},
     {"experts", BIT(OP_PERMUTE) | BIT(OP_DISPATCH) | BIT(OP_GROUPED) | BIT(OP_COMBINE), false},

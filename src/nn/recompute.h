@@ -3,7 +3,7 @@
  * in how many layers. The bits of gradients do not depend on it.
  *
  *   name         not kept                                         again in backward
- *   norms        normalised rows, before the products             reads the stream
+ *   norms        normalised rows, before the products, joined ones reads the stream
  *   activations  what comes out of gelu or swiglu                 reads what goes in
  *   attention    attention's result and its statistics            attention once more; over cp its messages too
  *   gathers      rows of all ranks of tp (sequence parallelism)   their message once more

@@ -4,6 +4,7 @@
  * which does not overflow. */
 #include "nn/layers.h"
 
+enum { MTP_ROWS = 4 };        /* of a module, beside its block (mtp.c) */
 enum { MOST_ROWS = 1 << 22 }; /* of the table of parameters: 1 GB of it */
 #define MOST_ELEMENTS                                                                                                  \
     9007199254740992.0 /* 2^53: bytes of all that is kept per element still fit, and JSON prints it exactly */
@@ -19,7 +20,9 @@ static struct one_layer count(const struct model_config *c, bool moe, bool outsi
     struct param_table t = {0};
     struct one_layer n = {0};
     one.layers = 1;
+    one.mtp.depth = 0;
     one.moe.first_dense = !moe;
+    one.moe.sparse = (struct layer_pattern){.text = ""};
     model_declare(&one, NULL, &t);
     for (int i = 0; i < t.n; i++) {
         if ((t.p[i].layer < 0) != outside) continue;
@@ -32,10 +35,19 @@ static struct one_layer count(const struct model_config *c, bool moe, bool outsi
 
 int model_check_size(const struct model_config *c, struct err *e)
 {
-    int dense = to_int(c->moe.experts ? c->moe.first_dense : c->layers), moe = to_int(c->layers) - dense;
+    int moe = to_int(model_moe_layers(c)), dense = to_int(c->layers) - moe;
     bool first = !dense; /* which kind to look at for what is outside */
     struct one_layer rest = count(c, first, true), d = dense ? count(c, false, false) : (struct one_layer){0},
                      m = moe ? count(c, true, false) : (struct one_layer){0};
+    for (int64_t l = c->layers; l < model_blocks(c); l++) {
+        bool has = model_layer_is_moe(c, l);
+        struct one_layer more = has && !moe      ? count(c, true, false)
+                                : !has && !dense ? count(c, false, false)
+                                : has            ? m
+                                                 : d;
+        rest.rows += more.rows + MTP_ROWS;
+        rest.elements += more.elements + 2.0 * (double)c->hidden * (double)c->hidden + 3.0 * (double)c->hidden;
+    }
     double rows = rest.rows + dense * d.rows + moe * m.rows;
     double elements = rest.elements + dense * d.elements + moe * m.elements;
     if (rows > MOST_ROWS) {

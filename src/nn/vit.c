@@ -46,8 +46,8 @@ static tid embed(struct layer_ctx *x, tid pixels)
     const struct model_config *c = x->c;
     struct patches_attrs a = {rows_here(x), c->channels, c->image_size, c->patch_size};
     tid patch[3]; /* the patches, places, kinds */
-    par_patches(x->t, x->par, pixels, a, x->s->dtype, "patches", patch);
-    tid h_TD = op_linear(x->t, patch[0], layer_param(x, 1, "embed.patch.weight"), TID_NONE, "embed.patch");
+    par_patches(x->t, x->par, pixels, a, x->s->dtype, true, "patches", patch);
+    tid h_TD = layer_linear(x, patch[0], layer_param(x, 1, "embed.patch.weight"), TID_NONE, false, "embed.patch");
     tid kind_TD = op_embed(x->t, patch[2], layer_rows(x, 2, "embed.class"), (struct vocab_attrs){0}, "embed.kind");
     tid place_TD =
         op_embed(x->t, patch[1], layer_param(x, 1, "embed.position"), (struct vocab_attrs){0}, "embed.position");
@@ -71,13 +71,13 @@ static void head(struct layer_ctx *x, tid h_TD)
 {
     tid n_BD = norm(x, h_TD), w = layer_param(x, 1, "head.weight"), b = layer_param(x, 1, "head.bias");
     if (x->s->mode == MODEL_LOGITS) {
-        tid logits = op_cast(x->t, op_linear(x->t, n_BD, w, b, "logits"), DT_F32, "logits32");
+        tid logits = op_cast(x->t, layer_linear(x, n_BD, w, b, false, "logits"), DT_F32, "logits32");
         tape_bind(x->t, logits, SLOT_LOGITS);
         return;
     }
     tid label_B = par_rows(x->t, x->par, x->target_T, AXIS_CP);
     tape_segment_begin(x->t, SEGMENT_LOSS);
-    op_xent_right(x->t, op_linear(x->t, n_BD, w, b, "logits"), label_B, SLOT_STAT, "loss");
+    op_xent_right(x->t, layer_linear(x, n_BD, w, b, false, "logits"), label_B, SLOT_STAT, "loss");
     tape_segment_end(x->t);
 }
 

@@ -16,7 +16,7 @@ void optim_sum_squares(const struct store *s, struct stream *st, double *sum)
 {
     if (st->dev->counts_only) return;
     for (int i = 0; i < s->table->n; i++) {
-        int64_t n = s->table->p[i].counted ? s->units.piece[i].n : 0;
+        int64_t n = s->table->p[i].counted && !s->table->p[i].frozen ? s->units.piece[i].n : 0;
         const char *g = store_piece_grad(s, i);
         for (int64_t at = 0, m; at < n; at += m) { /* all at once where nothing has to be widened */
             const float *wide = optim_widen(s, st, g + to_size(at) * dtype_bytes(s->grad_dtype), n - at, &m);
@@ -28,7 +28,8 @@ void optim_sum_squares(const struct store *s, struct stream *st, double *sum)
 void optim_exact_squares(const struct store *s, struct stream *st, int64_t *word)
 {
     for (int i = 0; !st->dev->counts_only && i < s->table->n; i++)
-        if (s->table->p[i].counted) flat_squares(st, store_piece_grad(s, i), s->units.piece[i].n, word);
+        if (s->table->p[i].counted && !s->table->p[i].frozen)
+            flat_squares(st, store_piece_grad(s, i), s->units.piece[i].n, word);
 }
 
 const float *optim_widen(const struct store *s, struct stream *st, const void *grad, int64_t n, int64_t *m)

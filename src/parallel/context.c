@@ -8,7 +8,7 @@
 static bool lies(const struct tape *t, tid x, enum spmd on_cp) { return tape_tensor(t, x)->type.on[AXIS_CP] == on_cp; }
 
 /* Alone on the axis: the rows are whole, under another type. */
-static tid alone(struct tape *t, tid q, tid k, tid v, tid doc_W, struct attention_attrs s, const char *name)
+static tid alone(struct tape *t, tid q, tid k, tid v, tid doc_W, tid sink_H, struct attention_attrs s, const char *name)
 {
     tid in[3] = {q, k, v};
     for (int i = 0; i < 3; i++) {
@@ -17,15 +17,15 @@ static tid alone(struct tape *t, tid q, tid k, tid v, tid doc_W, struct attentio
         snprintf(was, sizeof was, "%s", tape_tensor(t, in[i])->name);
         in[i] = tape_retype(t, in[i], AXIS_CP, SPMD_R, was);
     }
-    tid o = op_attention(t, in[0], in[1], in[2], doc_W, s, name);
+    tid o = op_attention(t, in[0], in[1], in[2], doc_W, sink_H, s, name);
     return t->err.code ? TID_NONE : tape_retype(t, o, AXIS_CP, SPMD_S0, name);
 }
 
-tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, struct attention_attrs s,
-                  const char *name)
+tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, tid sink_H,
+                  struct attention_attrs s, const char *name)
 {
     if (t->err.code) return TID_NONE;
-    if (++t->n_changes == p->forget) return op_attention(t, q, k, v, doc_W, s, name);
+    if (++t->n_changes == p->forget) return op_attention(t, q, k, v, doc_W, sink_H, s, name);
     for (int a = 0; a < AXIS_N; a++) {
         bool cp = a == AXIS_CP, rows = tape_tensor(t, q)->type.on[a] == SPMD_S0;
         if (cp == rows && (!cp || (lies(t, k, SPMD_S0) && lies(t, v, SPMD_S0)))) continue;
@@ -35,9 +35,10 @@ tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid 
                 axis_name((enum axis)a), tape_tensor(t, q)->name, spmd_print(type, tape_tensor(t, q)->type));
         return TID_NONE;
     }
-    if (p->size[AXIS_CP] == 1) return alone(t, q, k, v, doc_W, s, name);
+    if (p->size[AXIS_CP] == 1) return alone(t, q, k, v, doc_W, sink_H, s, name);
     s.scale = attention_scale(&s);
     struct op_attrs at = ATTRS(context, .over = par_ranks(p, AXIS_CP), .attention = s,
                                .inner = p->context_inner > 0 ? p->context_inner : 1, .gather = p->context_gather);
-    return tape_record(t, OP_CONTEXT, &at, doc_W >= 0 ? 4 : 3, (tid[]){q, k, v, doc_W}, DT_N, name);
+    return tape_record(t, OP_CONTEXT, &at, attention_inputs(doc_W, sink_H), (tid[]){q, k, v, doc_W, sink_H}, DT_N,
+                       name);
 }

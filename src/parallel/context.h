@@ -30,9 +30,10 @@
 #include "parallel/run.h"
 
 /* Attention of tokens that are S0 over cp (and on no other axis). s.seq: tokens of a whole sequence; doc_W: document
- * ids of all tokens of the microbatch in order, or none. On cp of size 1 it is op_attention. */
-tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, struct attention_attrs s,
-                  const char *name);
+ * ids of all tokens of the microbatch in order, or none; sink_H: a sink per head, or none. On cp of size 1 it is
+ * op_attention. */
+tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, tid sink_H,
+                  struct attention_attrs s, const char *name);
 
 /* Carries OP_CONTEXT out, both phases, and its scratch; called by parallel/run.c. */
 void context_run(struct par_run *x, struct stream *s, const struct kernel_call *c);

@@ -37,6 +37,7 @@ struct run {
     void *grad[2], *arrived;    /* backward: f32 */
     void *all, *all_grad;       /* gather: of all outer ranks, one after the other */
     void *send, *recv;          /* between inner ranks */
+    struct view sink_grad;      /* of the call's query heads, f32: those of this inner rank, others 0 */
     struct view home[2];        /* dk, dv of this rank's own rows, f32, all its key heads (inner > 1) */
     void *kernel;               /* kernels' own scratch */
     size_t kernel_bytes;
@@ -138,6 +139,20 @@ static struct view block_half(const struct run *r, void *block, int o, bool v, e
 static void *offset(void *p, int64_t n, enum dtype t) { return p ? (char *)p + to_size(n) * dtype_bytes(t) : NULL; }
 
 /* ---- one block of keys ---- */
+static struct view some_heads(const struct run *r, struct view of_H)
+{
+    if (of_H.p) of_H.p = (char *)of_H.p + to_size(r->mine.q0) * dtype_bytes(of_H.dtype);
+    of_H.n[0] = of_H.stride = r->mine.q1 - r->mine.q0;
+    return of_H;
+}
+
+/* One block of keys brings the sinks into the softmax, and its backward finds their gradient. */
+static void take_sink(const struct run *r, struct kernel_call *k)
+{
+    k->in[ATTENTION_SINK] = some_heads(r, *attention_sinks(r->c));
+    if (r->backward) k->din[ATTENTION_SINK] = some_heads(r, r->sink_grad);
+}
+
 static struct kernel_call part_call(const struct run *r, int from, void *keys, void *grads)
 {
     struct attention_part_attrs part = {.attention = *r->at,
@@ -164,7 +179,8 @@ static struct kernel_call part_call(const struct run *r, int from, void *keys, v
                             .scratch_bytes = r->kernel_bytes};
     k.in[0] = r->in[Q];
     for (int v = 0; v < 2; v++) k.in[1 + v] = block_half(r, keys, from, v, r->t);
-    k.in[3] = r->c->in[3];
+    k.in[ATTENTION_DOC] = r->c->in[ATTENTION_DOC];
+    if (attention_sinks(r->c) && from == r->o) take_sink(r, &k);
     k.out[1] = r->lse;
     if (!r->backward) {
         k.out[0] = r->o32;
@@ -380,6 +396,11 @@ static void lay_out(struct run *r, const struct kernel_table *kt, const struct k
         r->in[O] = c->out[0];
         r->in[DO] = c->dout[0];
     }
+    if (r->backward && attention_sinks(c)) {
+        int64_t n = c->in[ATTENTION_SINK].n[0];
+        r->sink_grad = (struct view){.p = carve(r, to_size(n) * sizeof(float)), .dtype = DT_F32, .nd = 1, .n = {n}};
+        r->sink_grad.stride = n;
+    }
     bool direct = !r->backward && r->inner == 1 && r->t == DT_F32;
     if (r->backward) r->dq32 = carve_matrix(r, DT_F32, rows, q_cols(r));
     else r->o32 = direct ? c->out[0] : carve_matrix(r, DT_F32, rows, q_cols(r));
@@ -415,6 +436,7 @@ static void put(const struct run *r, int i, const struct view *g)
 static void finish_backward(struct run *r, void *home)
 {
     const struct kernel_call *c = r->c;
+    if (r->sink_grad.nd) put(r, ATTENTION_SINK, &r->sink_grad);
     struct view dk = block_half(r, home, r->o, false, DT_F32), dv = block_half(r, home, r->o, true, DT_F32);
     if (r->inner == 1) {
         put(r, 0, &r->dq32);
@@ -457,6 +479,7 @@ void context_run(struct par_run *x, struct stream *s, const struct kernel_call *
             copy(&r, &own, NULL, &c->in[1 + v]);
         }
     }
+    if (r.sink_grad.p) stream_zero(s, r.sink_grad.p, to_size(r.sink_grad.n[0]) * sizeof(float));
     if (at_context(&c->at)->gather && r.outer > 1) gathered(&r, &home);
     else ring(&r, &home);
     if (r.backward) finish_backward(&r, home);

@@ -75,6 +75,14 @@ static int64_t room_for(const struct par *p, const struct permute_attrs *choice,
     return want < (double)most ? (int64_t)want : 0;
 }
 
+struct source_order par_source_order(const struct par *p, int64_t sequences, struct expert_room room)
+{
+    int parts = p->size[AXIS_CP], each = par_experts_apart(p) ? p->size[AXIS_TP] : 1;
+    int n = p->size[AXIS_EP] * par_expert_copies(p);
+    if (!room.in_order || parts == 1 || n % (parts * each)) return (struct source_order){.sequences = 0};
+    return (struct source_order){to_int(sequences), parts, each};
+}
+
 struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E,
                                const struct permute_attrs *choice, int64_t tokens, struct expert_room room)
 {
@@ -96,7 +104,8 @@ struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, ti
                                    .whole = rows ? rows : worst_rows(p, choice, tokens, hi - lo),
                                    .experts = choice->experts,
                                    .copies = to_int(copies),
-                                   .waves = rows > 0};
+                                   .waves = rows > 0,
+                                   .order = choice->order};
     struct op_attrs at = attrs_dispatch(d.at);
     if (d.at.waves) tape_waves_begin(t);
     d.z_WD = tape_collective_n(t, OP_DISPATCH, &at, 2, (tid[]){y_UD, rows_E}, SPMD_S0, "dispatch");
@@ -136,7 +145,7 @@ struct traffic {
 /* The row's sides: a buffer in the sender's order, one in the experts', numbers of both, for the host to read. */
 struct sides {
     struct view ours, theirs;
-    const int32_t *sent_E, *from; /* from[rank * n_here + expert]; NULL on the null device */
+    const int32_t *sent_E, *from; /* [expert][stretch], [rank][stretch][expert here]; NULL on the null device */
     struct wave_numbers waves;    /* in rounds, instead of both */
     int64_t rounds;               /* 1, but in rounds */
     int me;                       /* among the ranks */
@@ -150,6 +159,12 @@ static int copies_of(const struct kernel_call *c)
     return copies > 1 ? copies : 1;
 }
 static int ranks_of(const struct kernel_call *c) { return at_over(&c->at)->n_parts * copies_of(c); }
+static int stretches_of(const struct kernel_call *c) { return source_stretches(&at_dispatch(&c->at)->order); }
+static int64_t sources_of(const struct kernel_call *c) { return (int64_t)ranks_of(c) * stretches_of(c); }
+static struct source_at source_of(const struct kernel_call *c, int64_t k)
+{
+    return source_at(&at_dispatch(&c->at)->order, k);
+}
 
 /* Without a router to ask, the choice is even. */
 static int64_t even(int64_t rows, int64_t e, int64_t experts)
@@ -159,10 +174,21 @@ static int64_t even(int64_t rows, int64_t e, int64_t experts)
     return hi - lo;
 }
 
-/* Rows of rank r for expert e of those here, in all rounds. */
-static int64_t rows_from(const struct sides *s, const struct traffic *t, int r, int64_t e)
+/* Rows of a source for expert e of those here, in all rounds. */
+static int64_t rows_from(const struct kernel_call *c, const struct sides *s, const struct traffic *t,
+                         struct source_at from, int64_t e)
 {
-    return s->waves.parts ? wave_rows(&s->waves, r, t->lo + e) : s->from[r * t->n_here + e];
+    if (s->waves.parts) return wave_rows_at(&s->waves, from, t->lo + e);
+    return s->from[((int64_t)from.rank * stretches_of(c) + from.stretch) * t->n_here + e];
+}
+
+/* Rows of this rank for expert e of all; not in rounds. */
+static int64_t rows_sent(const struct kernel_call *c, const struct sides *s, int64_t e)
+{
+    const int n = stretches_of(c);
+    int64_t rows = 0;
+    for (int k = 0; k < n; k++) rows += s->sent_E[e * n + k];
+    return rows;
 }
 
 /* Of `rows` that begin at row `at`, those in [begin, end). */
@@ -172,29 +198,38 @@ static int64_t rows_in(int64_t at, int64_t rows, int64_t begin, int64_t end)
     return hi > lo ? hi - lo : 0;
 }
 
-static int64_t rows_of_ranks(const struct wave_numbers *x, int64_t e, int first_ranks)
+/* Of the rows for expert e, whose first one is *at of its part's: those of this rank in a round, and before it. *at:
+ * the next expert's first one. */
+static void count_expert(const struct wave_numbers *x, int me, int64_t e, const int64_t window[2], int64_t *at,
+                         int64_t *sent, int64_t *before)
 {
-    int64_t n = 0;
-    for (int r = 0; r < first_ranks; r++) n += wave_rows(x, r, e);
-    return n;
+    const int ranks = x->parts * x->copies;
+    const int64_t sources = (int64_t)ranks * source_stretches(&x->order), first = *at;
+    if (!x->of) { /* on paper: as all ranks have, one after the other; a plan asks this often */
+        int64_t mine = wave_rows(x, me, e);
+        *sent += rows_in(first + me * mine, mine, window[0], window[1]);
+        *before += rows_in(first + me * mine, mine, 0, window[0]);
+        *at += ranks * mine;
+        return;
+    }
+    for (int64_t k = 0; k < sources; k++) {
+        const struct source_at from = source_at(&x->order, k);
+        const int64_t n = wave_rows_at(x, from, e);
+        *sent += from.rank == me ? rows_in(*at, n, window[0], window[1]) : 0;
+        *before += from.rank == me ? rows_in(*at, n, 0, window[0]) : 0;
+        *at += n;
+    }
 }
 
 /* Of this round: what this rank sends to the ranks of one part, and how many rows of it went before. */
 static void count_sent(const struct wave_numbers *x, int part, int me, int64_t room, int64_t round, int64_t *sent,
                        int64_t *before)
 {
-    int64_t begin, end, lo, hi, at = 0;
-    wave_window(x, part, room, round, &begin, &end);
+    int64_t window[2], lo, hi, at = 0;
+    wave_window(x, part, room, round, &window[0], &window[1]);
     region_split(x->experts, part, x->parts, &lo, &hi);
-    const int ranks = x->parts * x->copies;
     *sent = *before = 0;
-    for (int64_t e = lo; e < hi; e++) {
-        int64_t mine = wave_rows(x, me, e), above = me * mine, rows = ranks * mine; /* on paper: as all ranks have */
-        if (x->of) above = rows_of_ranks(x, e, me), rows = rows_of_ranks(x, e, ranks);
-        *sent += rows_in(at + above, mine, begin, end);
-        *before += rows_in(at + above, mine, 0, begin);
-        at += rows;
-    }
+    for (int64_t e = lo; e < hi; e++) count_expert(x, me, e, window, &at, sent, before);
 }
 
 static void count_wave(const struct kernel_call *c, const struct sides *s, struct traffic *t)
@@ -204,9 +239,10 @@ static void count_wave(const struct kernel_call *c, const struct sides *s, struc
     wave_window(x, at_dispatch(&c->at)->over.part, room, c->round, &t->begin, &t->end);
     for (int r = 0; r < ranks_of(c); r++) t->got[r] = 0;
     for (int64_t e = 0; e < t->n_here; e++)
-        for (int r = 0; r < ranks_of(c); r++) {
-            int64_t n = wave_rows(x, r, t->lo + e);
-            t->got[r] += rows_in(at, n, t->begin, t->end);
+        for (int64_t k = 0; k < sources_of(c); k++) {
+            const struct source_at from = source_of(c, k);
+            int64_t n = wave_rows_at(x, from, t->lo + e);
+            t->got[from.rank] += rows_in(at, n, t->begin, t->end);
             at += n;
         }
     for (int part = 0; part < x->parts; part++) {
@@ -231,9 +267,11 @@ static void count_all(const struct kernel_call *c, const struct sides *s, struct
         region_split(experts, r / copies_of(c), at->over.n_parts, &first, &end);
         t->sent[r] = t->got[r] = 0;
         t->at[r] = mine;
-        for (int64_t e = first; e < end; e++) t->sent[r] += s->sent_E ? s->sent_E[e] : even(s->ours.n[0], e, experts);
-        for (int64_t e = 0; e < t->n_here; e++)
-            t->got[r] += s->from ? s->from[r * t->n_here + e] : even(s->ours.n[0], t->lo + e, experts);
+        for (int64_t e = first; e < end; e++)
+            t->sent[r] += s->sent_E ? rows_sent(c, s, e) : even(s->ours.n[0], e, experts);
+        for (int64_t e = 0; e < t->n_here && !s->from; e++) t->got[r] += even(s->ours.n[0], t->lo + e, experts);
+        for (int64_t e = 0; e < t->n_here && s->from; e++)
+            for (int k = 0; k < stretches_of(c); k++) t->got[r] += rows_from(c, s, t, (struct source_at){r, k}, e);
         if (r % copies_of(c) == copies_of(c) - 1) mine += t->sent[r];
         t->end += t->got[r];
     }
@@ -253,7 +291,8 @@ static void scale(int64_t *n, int parts, int64_t by)
     for (int r = 0; r < parts; r++) n[r] *= by;
 }
 
-/* Between the landing (rank after rank) and the buffer by expert; to_experts says which way. Returns the rows. */
+/* Between the landing (rank after rank) and the buffer by expert; to_experts says which way. Returns the rows. A rank's
+ * rows are met in the order in which it has them, whatever order sources have (source_order). */
 static int64_t deal(const struct kernel_call *c, const struct sides *s, const struct traffic *t, char *landing,
                     bool to_experts)
 {
@@ -263,15 +302,17 @@ static int64_t deal(const struct kernel_call *c, const struct sides *s, const st
           (long long)s->theirs.n[0]);
     for (int r = 0; r < ranks_of(c); r++) next[r] = r ? next[r - 1] + t->got[r - 1] : 0;
     for (int64_t e = 0; e < t->n_here; e++)
-        for (int r = 0; r < ranks_of(c); r++) {
-            int64_t all = rows_from(s, t, r, e), n = rows_in(at, all, t->begin, t->end);
+        for (int64_t k = 0; k < sources_of(c); k++) {
+            const struct source_at from = source_of(c, k);
+            int64_t all = rows_from(c, s, t, from, e), n = rows_in(at, all, t->begin, t->end);
             char *by_expert = (char *)s->theirs.p + to_size(row) * bytes;
-            char *by_rank = landing + to_size(next[r]) * bytes;
+            char *by_rank = landing + to_size(next[from.rank]) * bytes;
+            at += all;
+            if (n == 0) continue;
             if (to_experts) stream_copy(s->stream, by_expert, by_rank, to_size(n) * bytes);
             else stream_copy(s->stream, by_rank, by_expert, to_size(n) * bytes);
             row += n;
-            next[r] += n;
-            at += all;
+            next[from.rank] += n;
         }
     return row;
 }
@@ -364,7 +405,7 @@ static void at_owners(const struct kernel_call *c, const struct sides *s)
     if (!s->ours.p) return;
     count(c, s, &t);
     for (int64_t e = 0; e < at_dispatch(&c->at)->experts; e++)
-        used += s->waves.parts ? wave_rows(&s->waves, s->me, e) : s->sent_E[e];
+        used += s->waves.parts ? wave_rows(&s->waves, s->me, e) : rows_sent(c, s, e);
     scale(t.sent, ranks_of(c), s->theirs.n[1]);
     scale(t.at, ranks_of(c), s->theirs.n[1]);
     if (staged(c, s)) unpack(c, s, t.sent, t.at);
@@ -373,41 +414,60 @@ static void at_owners(const struct kernel_call *c, const struct sides *s)
         stream_zero(s->stream, (char *)s->ours.p + to_size(used) * bytes, to_size(s->ours.n[0] - used) * bytes);
 }
 
+/* Numbers of copies: packed for each of the ranks, in front of what arrives. */
+static int64_t packed_numbers(const struct kernel_call *c)
+{
+    return copies_of(c) > 1 ? (int64_t)copies_of(c) * at_dispatch(&c->at)->experts * stretches_of(c) : 0;
+}
+
+/* From what each rank has sent ([rank][expert][stretch]): the rows of each expert, and with several stretches numbers
+ * as kernels read them ([rank][stretch][expert]). */
+static void sum_numbers(struct stream *s, const struct kernel_call *c, const void *got)
+{
+    const int64_t n_here = c->out[1].n[0], n = stretches_of(c), all = ranks_of(c) * n * n_here;
+    int32_t *room = xcalloc(to_size(2 * all + n_here) + 1, sizeof *room), *rows_E = room + all, *from = rows_E + n_here;
+    const int32_t *told = device_peek(s, got, to_size(all) * sizeof *told, room);
+    for (int64_t i = 0; i < all; i++) {
+        const int64_t stretch = i % n, e = i / n % n_here, r = i / n / n_here;
+        rows_E[e] += told[i];
+        from[(r * n + stretch) * n_here + e] = told[i];
+    }
+    stream_from_host(s, c->out[1].p, rows_E, to_size(n_here) * sizeof *rows_E);
+    if (n > 1) stream_from_host(s, c->out[2].p, from, to_size(all) * sizeof *from);
+    stream_sync(s);
+    xfree(room);
+}
+
 /* How many rows each rank has for each expert here. */
 static void exchange_numbers(struct comm *m, struct stream *s, const struct kernel_call *c)
 {
     const struct dispatch_attrs *at = at_dispatch(&c->at);
-    int64_t send[PAR_MAX_RANKS], recv[PAR_MAX_RANKS], first[PAR_MAX_RANKS], n_here = c->out[1].n[0];
+    int64_t send[PAR_MAX_RANKS], recv[PAR_MAX_RANKS], first[PAR_MAX_RANKS], n = stretches_of(c);
     const void *numbers = c->in[1].p;
+    void *got = c->out[2].p;
+    if (n > 1 && got) got = (int32_t *)c->scratch + packed_numbers(c);
     for (int r = 0; r < ranks_of(c); r++) {
         int64_t hi;
         region_split(at->experts, r / copies_of(c), at->over.n_parts, &first[r], &hi);
-        send[r] = hi - first[r];
-        recv[r] = n_here;
+        send[r] = (hi - first[r]) * n;
+        recv[r] = c->out[1].n[0] * n;
+        first[r] *= n;
     }
     if (copies_of(c) > 1 && numbers) {
         pack(s, c, numbers, send, first, sizeof(int32_t), c->scratch);
         numbers = c->scratch;
     }
-    wait(m, comm_all_to_all_v(m, numbers, c->out[2].p, send, recv, DT_I32, "dispatch numbers"));
-    if (!c->out[1].p) return;
-    int64_t n = ranks_of(c) * n_here;
-    int32_t *room = xcalloc(to_size(n + n_here) + 1, sizeof *room), *rows_E = room + n;
-    const int32_t *from = device_peek(s, c->out[2].p, to_size(n) * sizeof *from, room);
-    for (int64_t e = 0; e < n_here; e++)
-        for (int r = 0; r < ranks_of(c); r++) rows_E[e] += from[r * n_here + e];
-    stream_from_host(s, c->out[1].p, rows_E, to_size(n_here) * sizeof *rows_E);
-    stream_sync(s);
-    xfree(room);
+    wait(m, comm_all_to_all_v(m, numbers, got, send, recv, DT_I32, "dispatch numbers"));
+    if (c->out[1].p) sum_numbers(s, c, got);
 }
 
 /* In rounds everybody has to know all ranks' numbers, and by which rule they cut. */
 static void gather_numbers(struct comm *m, struct stream *s, const struct kernel_call *c)
 {
     const struct dispatch_attrs *at = at_dispatch(&c->at);
-    int64_t n = at->experts + 2;
+    int64_t told = at->experts * stretches_of(c), n = told + 2;
     if (c->in[1].p) {
-        size_t bytes = to_size(at->experts) * sizeof(int32_t);
+        size_t bytes = to_size(told) * sizeof(int32_t);
         int32_t rule[2] = {(int32_t)at->slice, (int32_t)at->slice_step};
         stream_copy(s, c->scratch, c->in[1].p, bytes);
         stream_from_host(s, (char *)c->scratch + bytes, rule, sizeof rule);
@@ -434,7 +494,9 @@ static struct wave_numbers waves_of(const struct kernel_call *c, const int32_t *
                                  .parts = at->over.n_parts,
                                  .copies = copies_of(c),
                                  .experts = at->experts,
-                                 .rule = {at->slice, at->slice_step}};
+                                 .together = at->together,
+                                 .rule = {at->slice, at->slice_step},
+                                 .order = at->order};
 }
 
 /* To be given back with done_with. */
@@ -455,22 +517,25 @@ static struct sides sides_of(struct comm *m, struct stream *st, const struct ker
 
 static void done_with(struct sides *s) { xfree(s->room); }
 
-/* rows_E of a round: how many each expert here has in it, and in all. */
+/* rows_E of a round: how many each expert here has in it, and in all, and in it of each rank. */
 static void tell_rows(const struct kernel_call *c, const struct sides *s)
 {
     struct traffic t;
     if (!c->out[1].p) return;
     count(c, s, &t);
-    int32_t *rows_E = xcalloc(to_size(2 * t.n_here) + 1, sizeof *rows_E);
+    const int64_t n_here = t.n_here, rows = 2 + ranks_of(c);
+    int32_t *rows_E = xcalloc(to_size(rows * n_here) + 1, sizeof *rows_E), *of_rank = rows_E + 2 * n_here;
     int64_t at = 0;
-    for (int64_t e = 0; e < t.n_here; e++)
-        for (int r = 0; r < ranks_of(c); r++) {
-            int64_t n = rows_from(s, &t, r, e);
-            rows_E[e] += (int32_t)rows_in(at, n, t.begin, t.end);
-            rows_E[t.n_here + e] += (int32_t)n;
+    for (int64_t e = 0; e < n_here; e++)
+        for (int64_t k = 0; k < sources_of(c); k++) {
+            const struct source_at from = source_of(c, k);
+            int64_t n = rows_from(c, s, &t, from, e), now = rows_in(at, n, t.begin, t.end);
+            rows_E[e] += (int32_t)now;
+            rows_E[n_here + e] += (int32_t)n;
+            of_rank[from.rank * n_here + e] += (int32_t)now;
             at += n;
         }
-    stream_from_host(s->stream, c->out[1].p, rows_E, to_size(2 * t.n_here) * sizeof *rows_E);
+    stream_from_host(s->stream, c->out[1].p, rows_E, to_size(rows * n_here) * sizeof *rows_E);
     stream_sync(s->stream);
     xfree(rows_E);
 }
@@ -512,8 +577,8 @@ size_t expert_scratch(const struct kernel_call *c)
     bool to = c->op == OP_DISPATCH;
     size_t landing = bytes_of(to ? &c->out[0] : &c->in[0]), copies = (size_t)copies_of(c);
     size_t packed = copies > 1 || at->waves ? copies * bytes_of(to ? &c->in[0] : &c->out[0]) : 0;
-    size_t numbers = to && at->waves    ? to_size(at->experts + 2) * sizeof(int32_t)
-                     : to && copies > 1 ? copies * to_size(at->experts) * sizeof(int32_t)
-                                        : 0;
-    return landing + packed > numbers ? landing + packed : numbers;
+    int64_t numbers = packed_numbers(c) + (stretches_of(c) > 1 ? sources_of(c) * c->out[1].n[0] : 0);
+    if (at->waves) numbers = at->experts * stretches_of(c) + 2;
+    size_t told = to ? to_size(numbers) * sizeof(int32_t) : 0;
+    return landing + packed > told ? landing + packed : told;
 }

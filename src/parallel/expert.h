@@ -2,8 +2,9 @@
 /* expert.h: expert parallelism: experts are shared out over ep, and a token's copies travel to where their experts are.
  *
  * par_dispatch takes a buffer of rows sorted by expert (PERMUTE) and how many each expert has; on every rank it gives
- * the rows of all ranks for the experts here, again sorted by expert (and by source rank inside one), and their
- * numbers. par_combine brings results of such rows back to where they came from, into the order of the first buffer.
+ * the rows of all ranks for the experts here, again sorted by expert (and by source rank inside one, or in the order
+ * that choice->order says), and their numbers. par_combine brings results of such rows back to where they came from,
+ * into the order of the first buffer.
  *
  *   call           forward      moves                                   backward
  *   par_dispatch   I -> S0      numbers, then rows: two all-to-alls     combine of the gradients
@@ -40,7 +41,12 @@ struct dispatched {
 struct expert_room {
     double even;
     int64_t least;
+    bool in_order; /* an expert's rows of a microbatch lie as on one rank, also where cp shares out its sequences:
+                      blocks of recipes of fewer bits lie across them (source_order) */
 };
+/* The order that PERMUTE and par_dispatch are to keep of `sequences` sequences; none where rows of a microbatch do not
+ * come together, or lie as on one rank in any case. */
+struct source_order par_source_order(const struct par *p, int64_t sequences, struct expert_room room);
 /* choice: PERMUTE's; tokens: of the fullest rank. Experts are cut by region_split. In rounds (d.at.waves) the waves of
  * the tape are open from here to par_combine. */
 struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E,

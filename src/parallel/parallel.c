@@ -150,7 +150,7 @@ struct picture_rows par_picture_rows(const struct par *p, int64_t batch, int64_t
     return (struct picture_rows){batch, seq, p->size[AXIS_CP], p->rank[AXIS_CP], lo, hi - lo};
 }
 
-void par_patches(struct tape *t, const struct par *p, tid pixels, struct patches_attrs a, enum dtype to,
+void par_patches(struct tape *t, const struct par *p, tid pixels, struct patches_attrs a, enum dtype to, bool over_cp,
                  const char *name, tid out[3])
 {
     tid made = op_patches(t, pixels, a, to, name);
@@ -159,7 +159,7 @@ void par_patches(struct tape *t, const struct par *p, tid pixels, struct patches
         out[i] = TID_NONE;
         if (t->err.code) continue;
         snprintf(was, sizeof was, "%s", tape_tensor(t, made + i)->name);
-        out[i] = tape_retype(t, made + i, AXIS_CP, SPMD_S0, was);
+        out[i] = over_cp ? tape_retype(t, made + i, AXIS_CP, SPMD_S0, was) : made + i;
         if (p->sequence) out[i] = tape_retype(t, out[i], AXIS_TP, SPMD_S0, was);
     }
 }

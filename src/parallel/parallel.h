@@ -56,9 +56,10 @@ tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a);
 /* The rows of the stream that this rank has of pictures of `seq` places: its own along cp, and along tp where tokens
  * are sharded there. */
 struct picture_rows par_picture_rows(const struct par *p, int64_t batch, int64_t seq);
-/* Patches of pictures that every rank of the axes has (type I), of these rows (a.at): S0 where an axis shares rows out.
+/* Patches of pictures that every rank of the axes has (type I; R on cp without over_cp), of these rows (a.at): S0 where
+ * an axis shares rows out.
  * out: the patches in dtype `to`, the places, the kinds. */
-void par_patches(struct tape *t, const struct par *p, tid pixels, struct patches_attrs a, enum dtype to,
+void par_patches(struct tape *t, const struct par *p, tid pixels, struct patches_attrs a, enum dtype to, bool over_cp,
                  const char *name, tid out[3]);
 
 /* Experts are cut over fewer ranks than tp has, or whole: so tp shares out the tokens that they see. */

@@ -6,7 +6,19 @@
 
 #include "config/config_memory.h"
 #include "config/config_offload.h"
+#include "engine/build.h"
 #include "plan/plan.h"
+
+/* The schedule of the run, with the work of the plan's stages. */
+static int measure_step(const struct config *c, const struct plan *p, double *out, struct err *e)
+{
+    struct engine_config ec = config_engine(c);
+    struct schedule *s;
+    int rc = build_plan(&s, &ec.pipeline, to_int(c->parallel.pp), to_int(ec.n_microbatches), e);
+    if (!rc) *out = choose_step(s, p->stage);
+    schedule_free(s);
+    return rc;
+}
 
 static int measure(void *ctx, const struct config *c, struct choose_cost *out, struct err *e)
 {
@@ -14,15 +26,16 @@ static int measure(void *ctx, const struct config *c, struct choose_cost *out, s
     *out = (struct choose_cost){0};
     int rc = plan_make_watched(&p, c, ctx, e);
     if (rc) return rc;
+    rc = measure_step(c, &p, &out->step, e);
     for (int i = 0; i < p.n_roles; i++) {
         out->bytes = fmax(out->bytes, (double)p.role[i].peak_bytes);
-        out->work = fmax(out->work, p.role[i].again);
+        out->work = fmax(out->work, p.role[i].waits);
         out->flops = fmax(out->flops, p.role[i].flops);
         out->moved = fmax(out->moved, p.role[i].moved);
         out->sent = fmax(out->sent, p.role[i].sent);
     }
     plan_free(&p);
-    return OK;
+    return rc;
 }
 
 int plan_choose(struct config *c, struct chosen *out, const struct plan_watch *w, struct err *e)
@@ -44,6 +57,7 @@ struct table {
     const struct chosen *x;
     const struct config *c;
     bool sends, moves; /* zero levels, and what is on disk, were chosen, too */
+    bool steps;        /* ranks wait for each other: FLOPs do not say how long a step is */
     int words;
 };
 
@@ -65,6 +79,7 @@ static void print_row(const struct table *t, const struct choice *row, struct st
     }
     str_printf(out, "%c %-*s %9s %9s %+8.1f%%", mark, t->words, text, str_bytes(a, k->bytes),
                str_bytes(b, none->bytes - k->bytes), 100 * (k->flops / none->flops - 1));
+    if (t->steps) str_printf(out, " %+7.1f%%", 100 * (k->step / none->step - 1));
     if (t->sends) str_printf(out, " %9s", str_bytes(m, k->sent));
     if (t->moves) str_printf(out, " %10s", str_bytes(m, k->moved));
     str_putc(out, '\n');
@@ -97,8 +112,12 @@ static void print_heading(const struct table *t, const struct choice *of, struct
 void plan_print_chosen(const struct chosen *x, const struct config *c, struct str *out)
 {
     char a[32];
-    struct table t = {.x = x, .c = c, .sends = config_zero_auto(c), .moves = config_offload_auto(c)};
-    t.words = 68 - (t.sends ? 10 : 0) - (t.moves ? 11 : 0);
+    struct table t = {.x = x,
+                      .c = c,
+                      .sends = config_zero_auto(c),
+                      .moves = config_offload_auto(c),
+                      .steps = c->parallel.pp > 1};
+    t.words = 68 - (t.sends ? 10 : 0) - (t.moves ? 11 : 0) - (t.steps ? 9 : 0);
     if (!x->n) return;
     str_printf(out, "\ncomputed again%s%s, chosen for memory.limit %s:\n",
                t.sends && t.moves ? ", offloaded"
@@ -106,7 +125,7 @@ void plan_print_chosen(const struct chosen *x, const struct config *c, struct st
                                   : "",
                t.sends ? " and shared out" : "", str_bytes(a, c->memory.limit_bytes));
     str_printf(out, "  %-*s %9s %9s %9s", t.words, "", "bytes", "saves", "FLOPs");
-    str_printf(out, "%s%s\n", t.sends ? " sent/step" : "", t.moves ? " moved/step" : "");
+    str_printf(out, "%s%s%s\n", t.steps ? "     step" : "", t.sends ? " sent/step" : "", t.moves ? " moved/step" : "");
     for (int i = 0; i < x->n; i++) {
         int before = 0;
         while (before < i && !together(&x->tried[before], &x->tried[i])) before++;

@@ -61,7 +61,12 @@ static void read_books(struct plan_rank *r, struct plan *p, const struct config 
     r->flops = engine_flops_step(g);
     r->optimizer_flops = muon_flops(g->tools.muon);
     struct choose_cost cost = choose_cost_of(g);
-    r->again = cost.work;
+    r->waits = cost.work;
+    if (g->when && !p->stage) {
+        p->n_stages = g->when->n_stages;
+        p->stage = xcalloc(to_size(p->n_stages), sizeof *p->stage);
+    }
+    if (p->stage) choose_stages_of(g, p->stage);
     r->moved = cost.moved;
     r->sent = cost.sent;
     r->at = ranks->par;
@@ -114,6 +119,7 @@ void plan_free(struct plan *p)
 {
     for (int i = 0; i < p->n_roles; i++) xfree(p->role[i].alike);
     xfree(p->role);
+    xfree(p->stage);
     *p = (struct plan){0};
 }
 

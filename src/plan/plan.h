@@ -31,7 +31,7 @@ struct plan_rank {
     char what[PLAN_WHAT];   /* what makes it unlike others: "stage 1: layers 2-3, head; tp 0" */
     struct par at;          /* its place on the mesh */
     double flops;           /* of one step */
-    double again;           /* work that is computed again in it, or waited for (run/choose.h) */
+    double waits;           /* work that its offloaded bytes are waited for (run/choose.h) */
     double moved;           /* bytes that it puts away and brings back */
     double sent;            /* bytes of gradients and weights to ranks of dp_shard, by their table (run/choose.h) */
     double optimizer_flops; /* of products in an update (optim/muon.h), beside flops */
@@ -52,6 +52,8 @@ struct plan {
     int n_ranks;
     struct plan_rank *role; /* each distinct role, the one that needs most first */
     int n_roles, room;
+    struct schedule_stage_cost *stage; /* [n_stages] the most work of any rank on it (run/choose.h) */
+    int n_stages;
 };
 
 /* Roles: every stage of the pipeline; along tp and cp every rank where its shares are uneven, else one; along the data

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "config/config_feed.h"
 #include "config/config_memory.h"
 #include "config/config_offload.h"
+#include "engine/readers.h"
 #include "layout/region.h"
 #include "plan/plan.h"
 
@@ -137,8 +139,8 @@ static void print_model(const struct plan *p, const struct config *c, struct str
     int64_t dp = config_dp(c);
     str_printf(out, "model       %s, %d layers, hidden %" PRId64 ", %s %" PRId64 "\n",
                model_family_name((enum model_family)c->model.family), (int)c->model.layers, c->model.hidden,
-               model_sees(&c->model) ? "classes" : "vocabulary",
-               model_sees(&c->model) ? c->model.classes : c->model.vocab);
+               model_tells(&c->model) ? "classes" : "vocabulary",
+               model_tells(&c->model) ? c->model.classes : c->model.vocab);
     str_printf(out, "parameters  %" PRId64 " (%s)\n", p->params, str_count(a, (double)p->params));
     str_printf(out, "step        %" PRId64 " sequences x %" PRId64 " tokens in %" PRId64 " microbatch%s of %" PRId64,
                c->batch.global, c->model.seq_len, p->microbatches, p->microbatches > 1 ? "es" : "", c->batch.micro);
@@ -148,6 +150,15 @@ static void print_model(const struct plan *p, const struct config *c, struct str
     if (p->role[0].optimizer_flops > 0)
         str_printf(out, "optimizer   %s per step on rank %d for products of whole matrices, beside that\n",
                    str_flops(a, p->role[0].optimizer_flops), p->role[0].rank);
+}
+
+/* What comes and goes beside the buffers: bounded, however large model and data are. */
+static void print_beside(const struct config *c, struct str *out)
+{
+    char a[32];
+    str_printf(out, "  %-18s %16" PRId64 " %10s at most, for a moment, before the first step%s\n", "and to go on",
+               (int64_t)READERS_MOST, str_bytes(a, READERS_MOST),
+               c->memory.limit_bytes > 0 ? ", as far as it fits below memory.limit" : "");
 }
 
 void plan_print(const struct plan *p, const struct config *c, struct str *out)
@@ -180,6 +191,7 @@ void plan_print(const struct plan *p, const struct config *c, struct str *out)
     if (most->bytes[MEM_KEPT])
         str_printf(out, "  %-18s %16zu %10s in %s and at a partner\n", "and kept", most->bytes[MEM_KEPT],
                    str_bytes(a, (double)most->bytes[MEM_KEPT]), c->checkpoint.memory_dir);
+    print_beside(c, out);
     if (p->n_ranks > 1) str_puts(out, "bytes that it sends in a step:\n");
     for (int x = 0; x < AXIS_N; x++)
         if (most->comm[x].operations)
@@ -244,6 +256,7 @@ static void json_choice(const struct config *c, const struct choice *x, const st
     json_put_int(o, "layers", x->r.layers);
     json_put_real(o, "peak_bytes", x->cost.bytes);
     json_put_real(o, "flops_ratio", x->cost.flops / none->cost.flops);
+    if (c->parallel.pp > 1) json_put_real(o, "step_ratio", x->cost.step / none->cost.step);
     if (config_zero_auto(c)) {
         json_put_int(o, "zero", x->zero);
         json_put_real(o, "sent_step_bytes", x->cost.sent);
@@ -284,6 +297,8 @@ void plan_json(const struct plan *p, const struct config *c, const struct chosen
     json_put_int(&o, "tokens_per_step", p->tokens_per_step);
     json_bytes(&p->role[0], &o);
     json_comm(&p->role[0], &o);
+    json_put_int(&o, "remote_bytes", config_remote_bytes(c));
+    json_put_int(&o, "loading_bytes", READERS_MOST);
     if (x && x->n) json_chosen(c, x, &o);
     json_begin_array(&o, "ranks");
     for (int i = 0; i < p->n_roles; i++) json_role(&p->role[i], p, &o);

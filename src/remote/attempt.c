@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "remote/remote_impl.h"
+#include "remote/sha256.h"
 
 static const double PAUSE_MOST_S = 20;
 
@@ -55,12 +56,17 @@ const char *attempt_other_version(const struct remote_about *about, const struct
 static enum http_end ask(struct http *h, const struct attempt *a, struct http_reply *r, char why[300])
 {
     char match[300];
-    const char *header[8];
+    const char *header[9];
     int n = 0;
     struct s3_get g = {0};
     const struct remote_about *same = a->same;
     if (a->url->s3) {
-        s3_get_make(&g, &a->r->s3, a->url->bucket, a->url->key, a->query, clock_wall_s());
+        unsigned char sum[SHA256_BYTES];
+        char payload[SHA256_TEXT];
+        sha256(a->send ? a->send : "", a->n_send, sum);
+        struct s3_body body = {sha256_text(payload, sum), a->source, a->range};
+        s3_make(&g, &a->r->s3, a->method ? a->method : "GET", &body, a->url->bucket, a->url->key, a->query,
+                clock_wall_s());
         for (; n < g.n_headers; n++) header[n] = g.header[n];
     }
     if (same && *same->etag && !same->weak) {
@@ -74,6 +80,9 @@ static enum http_end ask(struct http *h, const struct attempt *a, struct http_re
         .url = a->url->s3 ? str_text(&g.url) : a->url->text,
         .header = header,
         .n_headers = n,
+        .method = a->method,
+        .send = a->send,
+        .n_send = a->n_send,
         .first = a->first,
         .n = a->n,
         .follow = !a->url->s3,
@@ -85,7 +94,7 @@ static enum http_end ask(struct http *h, const struct attempt *a, struct http_re
         .give_up = a->r->o.give_up,
         .closing = a->closing,
     };
-    enum http_end end = http_get(h, &q, r, why);
+    enum http_end end = http_ask(h, &q, r, why);
     s3_get_free(&g);
     return end;
 }
@@ -120,7 +129,8 @@ static void advise(const struct attempt *a, const struct http_reply *r, char out
     if (s3 && forbidden && !a->r->s3.id)
         snprintf(out, 200, "; it was asked for without keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
     else if (s3 && forbidden)
-        snprintf(out, 200, "; the keys of the environment may not read it, or the clock is wrong");
+        snprintf(out, 200, "; the keys of the environment may not %s it, or the clock is wrong",
+                 a->method ? "write" : "read");
     else if (s3 && (r->status == 400 || (r->status >= 300 && r->status < 400)))
         snprintf(out, 200, "; the bucket's region is %s, AWS_REGION is %.60s",
                  *r->region ? r->region : "perhaps another", a->r->s3.region);
@@ -138,7 +148,8 @@ static enum verdict judge(const struct attempt *a, enum http_end end, const stru
         return AGAIN;
     }
     if (end == HTTP_REFUSED) return NEVER;
-    if (r->status == 200 || r->status == 206 || r->status == 416) return a->judge(a->arg, r, why);
+    if (r->status == 200 || r->status == 206 || r->status == 416 || (a->method && r->status == 204))
+        return a->judge(a->arg, r, why);
     if (r->status == 412 && a->same) {
         snprintf(why, 300, "it has changed since its reading began (HTTP 412); start again");
         return NEVER;
@@ -155,7 +166,8 @@ static enum verdict judge(const struct attempt *a, enum http_end end, const stru
 
 static void say_place(const struct attempt *a, char out[80])
 {
-    if (a->same)
+    if (a->method) snprintf(out, 80, "cannot be %s", strcmp(a->method, "DELETE") ? "written" : "removed");
+    else if (a->same)
         snprintf(out, 80, "bytes %lld to %lld cannot be read", (long long)a->first,
                  (long long)(a->n ? a->first + a->n : a->same->bytes));
     else snprintf(out, 80, "%s", *a->query ? "its objects cannot be listed" : "cannot be read");
@@ -173,7 +185,7 @@ int attempt(struct http *h, struct attempt *a, struct err *e)
         if (end != HTTP_STOPPED) remote_count(a->r, 1, v == AGAIN, r.got, 0);
         if (v == DONE) return OK;
         if (end == HTTP_STOPPED || stopped(a))
-            return err_set(e, ERR_SIGNAL, "%s: stopped while it was read", a->url->shown);
+            return err_set(e, ERR_SIGNAL, "%s: stopped while it was %s", a->url->shown, a->method ? "written" : "read");
         say_place(a, place);
         if (v == NEVER)
             return err_set(e, a->same || end == HTTP_FAILED ? ERR_IO : ERR_REQUEST, "%s: %s: %s", a->url->shown, place,

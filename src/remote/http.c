@@ -139,7 +139,8 @@ static size_t on_body(char *p, size_t one, size_t n, void *arg)
 
 static int on_progress(void *arg, curl_off_t total, curl_off_t now, curl_off_t up_total, curl_off_t up)
 {
-    (void)total, (void)up_total, (void)up;
+    (void)total, (void)up_total;
+    now += up;
     struct http *h = arg;
     const struct http_request *q = h->q;
     if (now != h->came) {
@@ -193,6 +194,11 @@ static void set_options(struct http *h, struct curl_slist *headers, const char *
     curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(c, CURLOPT_XFERINFODATA, h);
     if (range) curl_easy_setopt(c, CURLOPT_RANGE, range);
+    if (q->method) {
+        curl_easy_setopt(c, CURLOPT_POSTFIELDS, q->send ? q->send : "");
+        curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)q->n_send);
+        curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, q->method);
+    }
     if (certificates()) curl_easy_setopt(c, CURLOPT_CAINFO, certificates());
 }
 
@@ -210,14 +216,21 @@ static bool may_pass(CURLcode code)
     return false;
 }
 
-enum http_end http_get(struct http *h, const struct http_request *q, struct http_reply *r, char why[300])
+static struct curl_slist *longer(struct curl_slist *headers, const char *line)
+{
+    struct curl_slist *all = curl_slist_append(headers, line);
+    CHECK(all, "memory for libcurl");
+    return all;
+}
+
+enum http_end http_ask(struct http *h, const struct http_request *q, struct http_reply *r, char why[300])
 {
     struct curl_slist *headers = NULL;
     char range[64];
-    for (int i = 0; i < q->n_headers; i++) {
-        struct curl_slist *longer = curl_slist_append(headers, q->header[i]);
-        CHECK(longer, "memory for libcurl");
-        headers = longer;
+    for (int i = 0; i < q->n_headers; i++) headers = longer(headers, q->header[i]);
+    if (q->method) { /* what libcurl would say of a form, and its wait for leave to send */
+        headers = longer(headers, "Content-Type:");
+        headers = longer(headers, "Expect:");
     }
     snprintf(range, sizeof range, "%lld-%lld", (long long)q->first, (long long)(q->first + q->n - 1));
     *r = nothing;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http.h: one GET, once. Who tries again, and what an answer means for an object, is said elsewhere (attempt.c).
+/* http.h: one request, once. Who tries again, and what an answer means for an object, is said elsewhere (attempt.c).
  * libcurl is named in http.c only: redirects, proxies of the environment, TLS and its certificates
  * (SSL_CERT_FILE, AWS_CA_BUNDLE) are as libcurl has them; certificates are always verified.
  *
@@ -49,6 +49,9 @@ struct http_request {
     const char *url;
     const char *const *header; /* "Name: value" */
     int n_headers;
+    const char *method; /* NULL: GET */
+    const void *send;   /* the body of a PUT or POST, n_send bytes; NULL: none */
+    size_t n_send;
     int64_t first, n;   /* Range: bytes first .. first + n - 1; n 0: none is asked for */
     bool follow, as_is; /* redirects; the path with its dots, as it was signed */
     double connect_s, stall_s;
@@ -60,6 +63,6 @@ struct http_request {
 };
 
 /* why: one line, where the end is HTTP_FAILED or HTTP_REFUSED; says nothing of the address. */
-enum http_end http_get(struct http *h, const struct http_request *q, struct http_reply *r, char why[300]);
+enum http_end http_ask(struct http *h, const struct http_request *q, struct http_reply *r, char why[300]);
 
 #endif

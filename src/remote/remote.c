@@ -85,6 +85,7 @@ struct remote *remote_new(const struct remote_options *o)
     r->o = o ? *o : remote_defaults();
     CHECK(r->o.connections > 0 && r->o.tries > 0 && r->o.piece > 0 && r->o.piece % PIECE_BLOCK == 0,
           "options of remote");
+    if (!r->o.copy_most) r->o.copy_most = (int64_t)5 << 30;
     if (r->o.cache_dir) r->cache_dir = xstrdup(r->o.cache_dir);
     uint64_t about[] = {(uint64_t)getpid(), (uint64_t)(1e9 * clock_wall_s()), (uint64_t)(uintptr_t)r};
     r->salt = hash64(about, sizeof about);
@@ -94,6 +95,31 @@ struct remote *remote_new(const struct remote_options *o)
     pthread_mutex_init(&r->front_lock, NULL);
     pthread_cond_init(&r->changed, NULL);
     return r;
+}
+
+size_t remote_memory(const struct remote *r) { return to_size(remote_bytes(&r->o)); }
+
+static bool is_under_way(const struct remote *r)
+{
+    for (int i = 0; i < r->n_slots; i++)
+        if (r->slot[i].state == SLOT_WANTED || r->slot[i].state == SLOT_BUSY) return true;
+    return false;
+}
+
+void remote_place(struct remote *r, void *memory)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->n_threads && is_under_way(r)) pthread_cond_wait(&r->changed, &r->lock);
+    for (int i = 0; i < r->n_slots; i++) {
+        struct slot *s = &r->slot[i];
+        unsigned char *at = (unsigned char *)memory + (size_t)i * to_size(r->o.piece);
+        CHECK(!s->readers, "somebody reads a piece");
+        if (s->data && s->state == SLOT_READY) memcpy(at, s->data, s->n);
+        if (!r->placed) xfree(s->data);
+        s->data = at;
+    }
+    r->placed = true;
+    pthread_mutex_unlock(&r->lock);
 }
 
 void remote_free(struct remote *r)
@@ -106,7 +132,7 @@ void remote_free(struct remote *r)
     for (int i = 0; i < r->n_threads; i++) pthread_join(r->thread[i], NULL);
     for (int i = 0; i < r->n_slots; i++) {
         CHECK(!r->slot[i].o, "%s: is still open", r->slot[i].o->url.shown);
-        xfree(r->slot[i].data);
+        if (!r->placed) xfree(r->slot[i].data);
     }
     pthread_mutex_destroy(&r->lock);
     pthread_mutex_destroy(&r->front_lock);

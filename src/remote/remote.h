@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remote.h: objects behind http://, https:// and s3:// addresses, read in places.
+/* remote.h: objects behind http://, https:// and s3:// addresses, read in places; those of s3:// written too.
  *
  *   owner   remote_new → (remote_list) → remote_look → object_open → object_read, ... → object_close
  *           → remote_free
@@ -36,6 +36,7 @@ struct remote_options {
     int64_t piece;             /* bytes */
     const char *cache_dir;     /* NULL: $XDG_CACHE_HOME/tutti/objects, else ~/.cache/tutti/objects */
     int64_t cache_limit;       /* bytes; 0: nothing is kept */
+    int64_t copy_most;         /* bytes that a store is asked to copy at once; 0: 5 GiB, which S3 allows */
     const atomic_int *give_up; /* other than 0: whatever waits ends with ERR_SIGNAL; NULL: never */
 };
 struct remote_options remote_defaults(void);
@@ -45,6 +46,11 @@ struct remote;
 struct remote *remote_new(const struct remote_options *o);
 void remote_free(struct remote *r);                   /* all its objects are closed; NULL is fine */
 int64_t remote_bytes(const struct remote_options *o); /* of pieces in memory, at most */
+
+size_t remote_memory(const struct remote *r); /* the same, of this one */
+/* Pieces are in the caller's memory from now on, remote_memory of it, until remote_free. Nobody reads; what is under
+ * way is waited for. */
+void remote_place(struct remote *r, void *memory);
 
 bool remote_is(const char *path);    /* an address, not a path */
 char *remote_shown(const char *url); /* of it, what everybody may see; xfree it */
@@ -91,6 +97,26 @@ void object_close(struct object *o); /* NULL is fine; nobody reads it */
 int object_read(struct object *o, int64_t at, size_t n, void *out, struct err *e);
 int64_t object_bytes(const struct object *o);
 const char *object_name(const struct object *o); /* for messages */
+
+/* -- writing, s3:// alone ------------------------------------------------------------------------------------ */
+
+/* Bytes [at, at + n) of what is written; asked for in order, each part once. */
+typedef int remote_source_fn(void *ctx, int64_t at, size_t n, void *out, struct err *e);
+/* Makes the object, all of it or none: readers see it when the last byte is there. In parts where it is large, each of
+ * which is tried again for itself; a store compares every part with its SHA-256. Memory: one part of 16 MiB, or a
+ * 9,000th of it. What a failure leaves is removed, as far as the store can be reached.
+ *   fails   as object_read; what source fails with */
+int remote_put(struct remote *r, const char *url, remote_source_fn *source, void *ctx, int64_t bytes, struct err *e);
+/* The object `from` of the same store, of so many bytes, once more as `to`, without a byte of it passing here. Fails as
+ * remote_put; a store may not know how. */
+int remote_copy(struct remote *r, const char *from, const char *to, int64_t bytes, struct err *e);
+/* Gives up all objects below a prefix that were begun in parts and are not there: of processes that were killed. *n:
+ * how many. Nobody may be writing there. */
+int remote_tidy(struct remote *r, const char *url, int64_t *n, struct err *e);
+/* An object that is not there: OK. */
+int remote_remove(struct remote *r, const char *url, struct err *e);
+/* A small object, at most `limit` bytes, NUL-terminated; xfree *text. */
+int remote_get(struct remote *r, const char *url, size_t limit, char **text, size_t *n, struct err *e);
 
 struct remote_counts {
     int64_t requests, failed;    /* requests; those of them that were tried again */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote_impl.h: what the files of a struct remote share: remote.c (threads and pieces), attempt.c (one thing asked of
  * a server, as often as it takes), object.c (versions, reading), fetch_piece.c (pieces over the network),
- * object_list.c. */
+ * object_list.c, upload.c (objects that are written). */
 #ifndef TUTTI_REMOTE_REMOTE_IMPL_H
 #define TUTTI_REMOTE_REMOTE_IMPL_H
 
@@ -40,6 +40,7 @@ struct remote {
     pthread_cond_t changed;
     struct slot *slot;
     int n_slots;
+    bool placed; /* the slots' data are the caller's */
     pthread_t *thread;
     int n_threads;
     bool started, stop;
@@ -75,7 +76,11 @@ struct attempt {
     const char *query;               /* of s3's list; "" else */
     const struct remote_about *same; /* this version only; NULL: whatever there is */
     int64_t first, n;                /* bytes; n 0: all */
-    const atomic_bool *closing;      /* NULL: never */
+    const char *method;              /* of what writes: PUT, POST, DELETE; NULL: GET */
+    const void *send;                /* its body */
+    size_t n_send;
+    const char *source, *range; /* instead of a body: an object of the store, bytes of it (s3.h); NULL */
+    const atomic_bool *closing; /* NULL: never */
     bool (*body)(void *arg, const struct http_reply *r, const void *p, size_t n);
     enum verdict (*judge)(void *arg, const struct http_reply *r, char why[300]);
     void *arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* s3.c: what the environment says, and one signed GET. */
+/* s3.c: what the environment says, and one signed request. */
 #include "remote/s3.h"
 
 #include <stdio.h>
@@ -92,8 +92,8 @@ static void add_line(struct s3_get *g, const char *name, const char *value)
     g->header[g->n_headers++] = l->p;
 }
 
-static void sign(struct s3_get *g, const struct s3 *s, const char *host, const char *path, const char *query,
-                 double unix_s)
+static void sign(struct s3_get *g, const struct s3 *s, const char *method, const struct s3_body *body, const char *host,
+                 const char *path, const char *query, double unix_s)
 {
     char date[32];
     time_t t = (time_t)unix_s;
@@ -101,19 +101,24 @@ static void sign(struct s3_get *g, const struct s3 *s, const char *host, const c
     struct str authorization = {0};
     gmtime_r(&t, &utc);
     strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &utc);
-    const struct sigv4_header signed_ones[] = {{"host", host},
-                                               {"x-amz-content-sha256", NO_BODY},
-                                               {"x-amz-date", date},
-                                               {"x-amz-security-token", s->token}};
-    int n = s->token ? 4 : 3;
+    const struct sigv4_header all[] = {{"host", host},
+                                       {"x-amz-content-sha256", body->payload},
+                                       {"x-amz-copy-source", body->source},
+                                       {"x-amz-copy-source-range", body->range},
+                                       {"x-amz-date", date},
+                                       {"x-amz-security-token", s->token}};
+    struct sigv4_header signed_ones[sizeof all / sizeof *all];
+    int n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].value) signed_ones[n++] = all[i];
     struct sigv4_request r = {
-        .method = "GET",
+        .method = method,
         .path = path,
         .query = query,
         .date = date,
         .region = s->region,
         .service = "s3",
-        .payload = NO_BODY,
+        .payload = body->payload,
         .header = signed_ones,
         .n_headers = n,
     };
@@ -134,6 +139,12 @@ static bool is_label(const char *bucket)
 void s3_get_make(struct s3_get *g, const struct s3 *s, const char *bucket, const char *key, const char *query,
                  double unix_s)
 {
+    s3_make(g, s, "GET", &(struct s3_body){.payload = NO_BODY}, bucket, key, query, unix_s);
+}
+
+void s3_make(struct s3_get *g, const struct s3 *s, const char *method, const struct s3_body *body, const char *bucket,
+             const char *key, const char *query, double unix_s)
+{
     struct str path = {0}, host = {0};
     bool in_host = s->virtual_hosts && is_label(bucket);
     int scheme = (int)(strstr(s->endpoint, "://") + 3 - s->endpoint),
@@ -146,7 +157,9 @@ void s3_get_make(struct s3_get *g, const struct s3 *s, const char *bucket, const
     str_printf(&g->url, "%.*s%s%s%.*s%s", scheme, s->endpoint, in_host ? bucket : "", in_host ? "." : "", rest,
                s->endpoint + scheme, path.p);
     if (*query) str_printf(&g->url, "?%s", query);
-    if (s->id) sign(g, s, host.p, path.p, query, unix_s);
+    if (s->id) sign(g, s, method, body, host.p, path.p, query, unix_s);
+    if (!s->id && body->source) add_line(g, "x-amz-copy-source", body->source);
+    if (!s->id && body->range) add_line(g, "x-amz-copy-source-range", body->range);
     str_free(&path);
     str_free(&host);
 }

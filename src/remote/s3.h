@@ -31,16 +31,23 @@ struct s3 {
 int s3_from_environment(struct s3 *s, struct err *e);
 void s3_free(struct s3 *s);
 
-/* What a GET needs: its address, and the lines of its head. */
+/* What a request needs: its address, and the lines of its head. */
 struct s3_get {
     struct str url;
-    struct str line[5];
-    const char *header[5];
+    struct str line[7];
+    const char *header[7];
     int n_headers;
 };
 /* query: encoded, "" without. unix_s: the time, which a signature holds for some minutes. Free it with s3_get_free. */
 void s3_get_make(struct s3_get *g, const struct s3 *s, const char *bucket, const char *key, const char *query,
                  double unix_s);
+/* The same for another method and a body, whose SHA-256 `payload` is, in text. source: instead of a body an object of
+ * the store, "/BUCKET/KEY", encoded; range: bytes of it, "bytes=0-99". Both may be NULL. */
+struct s3_body {
+    const char *payload, *source, *range;
+};
+void s3_make(struct s3_get *g, const struct s3 *s, const char *method, const struct s3_body *body, const char *bucket,
+             const char *key, const char *query, double unix_s);
 void s3_get_free(struct s3_get *g);
 
 /* Between <NAME> and </NAME>, with its entities as characters; NULL: not there. xfree it. For answers of errors. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* s3_list.c: <ListBucketResult> with its <Contents>, in any order of elements. */
+/* s3_list.c: <ListBucketResult> with its <Contents>, <ListMultipartUploadsResult> with its <Upload>s, in any order of
+ * elements. */
 #include "remote/s3_list.h"
 
 #include <stdlib.h>
@@ -113,4 +114,57 @@ void s3_list_free(struct s3_list *l)
     xfree(l->entry);
     xfree(l->next);
     *l = (struct s3_list){0};
+}
+
+/* ---- uploads ---- */
+
+static bool walk_uploads(struct s3_uploads *l, struct xml *x, struct str *text)
+{
+    struct s3_upload now = {0};
+    bool in_list = false, in_upload = false, whole = false, encoded = false, good = true;
+    while (good && xml_next(x)) {
+        bool upload = !strcmp(x->name, "Upload"), list = !strcmp(x->name, "ListMultipartUploadsResult");
+        if (x->kind == XML_OPEN && list) in_list = true;
+        else if (x->kind == XML_OPEN && upload) in_upload = true;
+        else if (x->kind == XML_CLOSE && list) whole = in_list;
+        else if (x->kind == XML_CLOSE && upload) {
+            good = now.key && *now.key && now.id && *now.id;
+            in_upload = false;
+            if (!good) break;
+            GROW(l->upload, l->n, l->room, 1);
+            l->upload[l->n++] = now;
+            now = (struct s3_upload){0};
+        } else if (x->kind == XML_TEXT && in_list) {
+            xml_text(x, text);
+            if (in_upload && !strcmp(x->name, "Key")) keep(&now.key, text);
+            else if (in_upload && !strcmp(x->name, "UploadId")) keep(&now.id, text);
+            else if (!in_upload && !strcmp(x->name, "IsTruncated")) l->more = !strcmp(str_text(text), "true");
+            else if (!in_upload && !strcmp(x->name, "EncodingType")) encoded = !strcmp(str_text(text), "url");
+        }
+    }
+    xfree(now.key);
+    xfree(now.id);
+    for (int64_t i = 0; encoded && i < l->n; i++) decode(l->upload[i].key);
+    return good && !x->bad && whole;
+}
+
+int s3_uploads_read(struct s3_uploads *l, const char *xml, size_t n, const char *what, struct err *e)
+{
+    struct xml x = {.p = xml, .end = xml + n};
+    struct str text = {0};
+    bool good = walk_uploads(l, &x, &text);
+    str_free(&text);
+    if (good) return OK;
+    return err_set(e, ERR_IO, "%s: the list of its uploads is no answer of ListMultipartUploads, or was cut short",
+                   what);
+}
+
+void s3_uploads_free(struct s3_uploads *l)
+{
+    for (int64_t i = 0; i < l->n; i++) {
+        xfree(l->upload[i].key);
+        xfree(l->upload[i].id);
+    }
+    xfree(l->upload);
+    *l = (struct s3_uploads){0};
 }

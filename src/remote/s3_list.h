@@ -23,4 +23,17 @@ struct s3_list {
 int s3_list_add(struct s3_list *l, const char *xml, size_t n, const char *what, struct err *e);
 void s3_list_free(struct s3_list *l);
 
+/* A page of an answer to ListMultipartUploads. */
+struct s3_upload {
+    char *key, *id;
+};
+struct s3_uploads {
+    struct s3_upload *upload;
+    int64_t n, room;
+    bool more; /* there are others: ask again when these are gone */
+};
+/* Begin with {0}; free it in any case. fails   as s3_list_add */
+int s3_uploads_read(struct s3_uploads *l, const char *xml, size_t n, const char *what, struct err *e);
+void s3_uploads_free(struct s3_uploads *l);
+
 #endif

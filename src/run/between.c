@@ -36,22 +36,31 @@ int trainer_compare(struct trainer *t, struct err *e)
                    (long long)t->step, r.text, saved);
 }
 
+/* An evaluation: what of it only workers have. */
+struct measured {
+    double loss;  /* mean over what was trained on, nats */
+    double share; /* of classes that were told right */
+    int64_t trained;
+    bool whole; /* no signal ended it */
+};
+
 /* Servers know of validation only that workers agree on each batch. */
-static int validate_server(struct trainer *t, struct err *e)
+static int measure_server(struct trainer *t, struct measured *m, struct err *e)
 {
     int64_t n = 0;
     int rc = OK;
     comm_wait(t->site.ranks.world, comm_broadcast(t->site.ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
     for (int64_t i = 0; !rc && i < n; i++) rc = trainer_together(t, trainer_stop_here(t, "validating", e), e);
+    *m = (struct measured){.loss = NAN, .whole = !rc};
     return rc == ERR_SIGNAL ? OK : rc;
 }
 
-int trainer_validate(struct trainer *t, double *loss, struct err *e)
+static int measure(struct trainer *t, struct measured *m, struct err *e)
 {
-    if (trainer_serves(t)) return validate_server(t, e);
     int64_t most = t->cfg.run.eval_batches, n = dataset_eval_batches(t->valid, t->cfg.batch.global, most), trained = 0,
             first, count;
     double nats = 0, right = 0;
+    struct preference_sums pairs = {0};
     struct batch b;
     int rc = OK;
     config_part(&t->cfg, t->site.ranks.part, &first, &count);
@@ -66,6 +75,10 @@ int trainer_validate(struct trainer *t, double *loss, struct err *e)
         rc = trainer_together(t, rc ? rc : trainer_stop_here(t, "validating", e), e);
         if (rc) break;
         struct engine_batch view = trainer_view(&b, first);
+        if (trainer_prefers(t)) {
+            trainer_preference_measure(t, &view, i, most, &pairs);
+            continue;
+        }
         engine_evaluate(t->site.engine, &view, &r);
         nats += r.nats;
         right += r.right;
@@ -73,20 +86,66 @@ int trainer_validate(struct trainer *t, double *loss, struct err *e)
     }
     batch_fini(&b);
     if (trainer_is_async(t)) t->site.engine->exchange.sums = NULL;
-    if (rc == ERR_SIGNAL) return OK; /* of a part nothing is said; the loop stops */
-    if (rc) return rc;
-    *loss = trained ? nats / (double)trained : NAN;
-    if (!t->leads) return OK;
-    log_status_end();
-    if (model_sees(&t->cfg.model)) {
-        double share = trained ? right / (double)trained : 0;
-        log_info("step %lld  validation loss %.4f, accuracy %.2f %% of %lld pictures", (long long)t->step, *loss,
-                 100 * share, (long long)trained);
-        return metrics_valid(t->metrics, t->step, t->tokens, *loss, share, trained, e);
+    if (trainer_prefers(t)) {
+        nats = pairs.loss;
+        right = (double)pairs.right;
+        trained = pairs.pairs;
     }
-    log_info("step %lld  validation loss %.4f (perplexity %.2f) over %lld of %lld tokens", (long long)t->step, *loss,
-             exp(*loss), (long long)trained, (long long)dataset_eval_tokens(t->valid));
-    return metrics_valid(t->metrics, t->step, t->tokens, *loss, NAN, trained, e);
+    *m = (struct measured){trained ? nats / (double)trained : NAN, trained ? right / (double)trained : 0, trained, !rc};
+    return rc == ERR_SIGNAL ? OK : rc; /* of a part nothing is said; the loop stops */
+}
+
+/* What follows from it is decided by rank 0's number, on all ranks. */
+static bool learn(struct trainer *t, double *loss)
+{
+    struct comm *w = t->site.ranks.world;
+    if (w && evals_count(&t->evals)) comm_wait(w, comm_broadcast(w, loss, 1, DT_F64, 0, "validation loss"));
+    return evals_learn(&t->evals, t->step, *loss);
+}
+
+static int tell(struct trainer *t, const struct measured *m, bool best, struct err *e)
+{
+    const long long step = t->step, since = t->evals.since;
+    const char *mark = best ? ", the best so far" : "";
+    bool prefers = trainer_prefers(t), tells = model_tells(&t->cfg.model) || prefers;
+    log_status_end();
+    if (tells)
+        log_info("step %lld  validation loss %.4f%s, accuracy %.2f %% of %lld %s", step, m->loss, mark, 100 * m->share,
+                 (long long)m->trained,
+                 prefers                     ? "pairs"
+                 : model_sees(&t->cfg.model) ? "pictures"
+                                             : "texts");
+    else
+        log_info("step %lld  validation loss %.4f%s (perplexity %.2f) over %lld of %lld tokens", step, m->loss, mark,
+                 exp(m->loss), (long long)m->trained, (long long)dataset_eval_tokens(t->valid));
+    if (evals_over(&t->evals))
+        log_info("step %lld: %lld evaluations in a row have no lower validation loss than %.4f: the run ends here "
+                 "(run.stop_early)",
+                 step, since, t->evals.least);
+    const struct metrics_valid v = {.step = t->step,
+                                    .tokens = t->tokens,
+                                    .loss = m->loss,
+                                    .accuracy = tells ? m->share : NAN,
+                                    .valid_tokens = m->trained, /* of preferences: pairs */
+                                    .judged = t->evals.rules.best,
+                                    .best = best};
+    return metrics_valid(t->metrics, &v, e);
+}
+
+int trainer_validate(struct trainer *t, struct err *e)
+{
+    struct measured m;
+    int rc = trainer_serves(t) ? measure_server(t, &m, e) : measure(t, &m, e);
+    if (rc || !m.whole) return rc;
+    bool best = learn(t, &m.loss);
+    if (!trainer_serves(t)) t->valid_loss = m.loss;
+    return t->leads ? tell(t, &m, best, e) : OK;
+}
+
+bool trainer_evaluates(const struct trainer *t)
+{
+    int64_t every = t->cfg.run.eval_every;
+    return t->cfg.data.valid.n && every && t->step && (t->step == t->cfg.run.steps || t->step % every == 0);
 }
 
 int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const struct engine_report *r, double lr,
@@ -119,15 +178,15 @@ static const double **experts_load(const struct engine *g, const struct engine_r
 {
     const struct model_config *c = &g->cfg.model;
     if (!c->moe.experts) return NULL;
-    const double **load = xcalloc((size_t)c->layers, sizeof *load);
-    for (int l = 0; l < c->layers; l++) load[l] = balance_load(g, l);
+    const double **load = xcalloc(to_size(model_blocks(c)), sizeof *load);
+    for (int l = 0; l < model_blocks(c); l++) load[l] = balance_load(g, l);
     m->balance_loss = r->balance_loss;
     m->z_loss = r->z_loss;
     m->load_worst = balance_worst(g);
     m->rounds_mean = r->rounds_mean;
     m->rounds_most = r->rounds_most;
     m->load = load;
-    m->layers = c->layers;
+    m->layers = to_int(model_blocks(c));
     m->experts = c->moe.experts;
     return load;
 }
@@ -159,7 +218,12 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         .step = t->step,
         .loss = r->loss,
         .sees = model_sees(&t->cfg.model),
+        .tells = model_tells(&t->cfg.model),
+        .busiest = r->busiest,
+        .busiest_by_position = r->busiest_by_position,
         .accuracy = r->tokens ? r->right / (double)r->tokens : 0,
+        .ahead = r->ahead,
+        .ahead_depth = left_out ? 0 : to_int(t->cfg.model.mtp.depth),
         .pictures = t->cfg.batch.global,
         .grad_norm = r->grad_norm,
         .lr = lr,
@@ -182,8 +246,10 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         .staleness_mean = t->stale.mean,
         .staleness_max = t->stale.max,
     };
+    if (trainer_prefers(t) && !left_out) m.preferred = &t->preferred;
+    if (t->policy && !left_out) m.policy = trainer_policy_sums(t);
     trainer_tier_judge(t, step_s);
-    const double **load = experts_load(t->site.engine, r, &m);
+    const double **load = left_out ? NULL : experts_load(t->site.engine, r, &m); /* no rows came to experts */
     struct metrics_source *sources = sources_used(t, r, &m);
     struct looks rounded = {0};
     if (!r->skip && telemetry_due(t->site.engine, t->step - 1))

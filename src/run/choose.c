@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/choose.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "config/config_codec.h"
 #include "config/config_layout.h"
@@ -45,7 +47,7 @@ static double sent_of(const struct engine *g, bool expert, int n)
     for (int i = 0; i < g->params.n; i++) {
         const struct codec_rows row = {.rows = 1, .cols = g->params.p[i].held};
         if (g->params.p[i].expert != expert || !row.cols) continue;
-        grads += (double)codec_bytes(g->cfg.comm_grad, &row, s->grad_dtype);
+        if (!g->params.p[i].frozen) grads += (double)codec_bytes(g->cfg.comm_grad, &row, s->grad_dtype);
         params += (double)codec_bytes(g->cfg.comm_param, &row, s->dtype);
     }
     double back = s->zero == 0 ? grads : s->zero == 3 ? 2 * times * params : params;
@@ -63,13 +65,60 @@ struct choose_cost choose_cost_of(const struct engine *g)
     c.moved = t.beside + t.after;
     c.work = FLOPS_PER_BYTE * c.moved + FLOPS_PER_BYTE_OF_DISK * t.after;
     if (FLOPS_PER_BYTE_OF_DISK * t.beside > c.flops) c.work += FLOPS_PER_BYTE_OF_DISK * t.beside - c.flops;
-    for (int s = 0; s < g->n_stages; s++) {
-        const struct program *p = g->stage[s].train;
-        for (int i = 0; p && i < p->begin[PHASE_N]; i++)
-            if (p->code[i].again && p->code[i].when != WHEN_FALLEN)
-                c.work += p->code[i].flops + FLOPS_PER_BYTE * instr_bytes(&p->code[i]);
-    }
     return c;
+}
+
+/* ---- how long a step is ---- */
+static struct schedule_stage_cost stage_of(const struct program *p)
+{
+    struct schedule_stage_cost c = {0};
+    double *const phase[PHASE_N] = {&c.f, &c.b, &c.w};
+    for (int ph = 0; ph < PHASE_N; ph++)
+        for (int i = p->begin[ph]; i < p->begin[ph + 1]; i++) {
+            const struct instr *x = &p->code[i];
+            double work = x->flops + FLOPS_PER_BYTE * instr_bytes(x);
+            if (x->when != WHEN_FALLEN) *(x->again ? &c.again : phase[ph]) += work;
+        }
+    return c;
+}
+
+void choose_stages_of(const struct engine *g, struct schedule_stage_cost *each)
+{
+    for (int i = 0; i < g->n_stages; i++) {
+        struct schedule_stage_cost *x = &each[g->stage[i].index];
+        if (!g->stage[i].train) continue;
+        struct schedule_stage_cost c = stage_of(g->stage[i].train);
+        *x = (struct schedule_stage_cost){.f = fmax(x->f, c.f),
+                                          .b = fmax(x->b, c.b),
+                                          .w = fmax(x->w, c.w),
+                                          .again = fmax(x->again, c.again)};
+    }
+}
+
+double choose_step(const struct schedule *s, const struct schedule_stage_cost *each)
+{
+    struct schedule_timeline t;
+    schedule_simulate(s, &(struct schedule_cost){.each = each}, &t);
+    double step = t.makespan;
+    schedule_timeline_fini(&t);
+    return step;
+}
+
+/* From what each rank of w (NULL: one) knows of its stages; the same on all of them. A rank without stages, a server,
+ * is told. */
+static int agree_step(struct comm *w, const struct engine *g, struct choose_cost *c, struct err *e)
+{
+    const struct schedule *s = g ? g->when : NULL;
+    int64_t n = s ? s->n_stages : 0;
+    if (w) comm_wait(w, comm_all_reduce(w, &n, &n, 1, DT_I64, COMM_MAX, "stages"));
+    struct schedule_stage_cost *each = xcalloc(to_size(n) + 1, sizeof *each);
+    if (g) choose_stages_of(g, each);
+    int64_t values = n * (int64_t)(sizeof *each / sizeof(double));
+    if (w) comm_wait(w, comm_all_reduce(w, each, each, values, DT_F64, COMM_MAX, "work of stages"));
+    int rc = w ? comm_status(w, e) : OK;
+    if (!rc && s) c->step = choose_step(s, each);
+    xfree(each);
+    return rc;
 }
 
 int choose_together(void *world, const struct config *c, struct choose_cost *out, struct err *e)
@@ -79,7 +128,6 @@ int choose_together(void *world, const struct config *c, struct choose_cost *out
     struct comm_config link = config_comm(c);
     struct serve_config serve = {.async = c->parallel.server_mode == SERVER_ASYNC, .steps = 1};
     int rank = w ? comm_rank(w) : 0, n = w ? comm_size(w) : 1;
-    double most[5] = {0};
     link.link_GBps = link.link_latency_s = 0;
     int rc = site_open(&s,
                        &(struct site_config){.config = c,
@@ -89,21 +137,16 @@ int choose_together(void *world, const struct config *c, struct choose_cost *out
                                              .link = &link,
                                              .serve = &serve},
                        e);
-    if (!rc) {
-        struct choose_cost here = choose_cost_of(s.engine);
-        most[0] = here.bytes;
-        most[1] = here.work;
-        most[2] = here.flops;
-        most[3] = here.moved;
-        most[4] = here.sent;
-        site_close(&s);
+    bool open = !rc;
+    *out = open ? choose_cost_of(s.engine) : (struct choose_cost){0};
+    if (w) rc = comm_agree(w, rc, e);
+    if (!rc) rc = agree_step(w, s.engine, out, e);
+    if (!rc && w) {
+        int64_t values = sizeof *out / sizeof(double);
+        comm_wait(w, comm_all_reduce(w, out, out, values, DT_F64, COMM_MAX, "bytes and work of a candidate"));
+        rc = comm_status(w, e);
     }
-    if (w) {
-        rc = comm_agree(w, rc, e);
-        if (!rc) comm_wait(w, comm_all_reduce(w, most, most, 5, DT_F64, COMM_MAX, "bytes and work of a candidate"));
-        if (!rc) rc = comm_status(w, e);
-    }
-    *out = (struct choose_cost){most[0], most[1], most[2], most[3], most[4]};
+    if (open) site_close(&s);
     return rc;
 }
 
@@ -142,6 +185,7 @@ static int try(struct search *s, uint64_t again, int64_t layers, uint64_t rest)
     s->c.parallel.zero = x->zero = s->zero;
     s->rc = s->measure(s->ctx, &s->c, &x->cost, s->e);
     if (s->rc) return -1;
+    x->cost.work += x->cost.step - s->out->tried[0].cost.step; /* that of nothing computed again */
     if (x->cost.bytes <= s->limit && (s->best < 0 || better(x, &s->out->tried[s->best]))) s->best = s->out->n;
     return s->out->n++;
 }

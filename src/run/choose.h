@@ -7,7 +7,10 @@
  * Tried are: nothing; each group of nn/recompute.h alone; groups together, those first that save most for their work,
  * until it fits; everything (full). Of the last group, and of full, the fewest layers that still fit are looked for,
  * with the groups before it in the others; the least work wins. Work is FLOPs, and 100 FLOPs per byte that an operation
- * reads or writes: between a CPU (50) and a GPU (300). It decides between candidates and is shown nowhere.
+ * reads or writes: between a CPU (50) and a GPU (300). What a candidate computes again costs by how much it makes the
+ * step longer: the run's schedule is simulated with the work of its stages' programs, so what falls into a rank's idle
+ * time costs nothing, and what the slowest stage does costs all; weight gradients that can no longer be put off count,
+ * too.
  *
  * Offload adds a search of this kind for each set of what may wait on disk: activations, what is stepped, both, and
  * with weights, too. A byte that travels is work as one that is read or written. A disk takes it in the time of 1000
@@ -28,7 +31,9 @@
 
 struct choose_cost {
     double bytes; /* of the rank that needs most */
-    double work;  /* computed again or waited for, on the rank that does most */
+    double work;  /* what is waited for, on the rank that does most; of a candidate also how much longer than tried[0]'s
+                     its step is */
+    double step;  /* work of the longest way through a step, as the schedule is simulated */
     double flops; /* of a step, everything; on the rank that does most */
     double moved; /* bytes that a step puts away and brings back; of the rank that does most */
     double sent;  /* bytes of gradients and weights that a step sends over dp_shard; of the rank that sends most */
@@ -53,8 +58,11 @@ typedef int choose_measure(void *ctx, const struct config *c, struct choose_cost
  * again fits; says by how much. Does nothing where memory.recompute is not auto (out->n 0). */
 int choose_recompute(struct config *c, choose_measure *measure, void *ctx, struct chosen *out, struct err *e);
 
-/* Of one rank, from its engine on a device that counts. */
+/* Of one rank, from its engine on a device that counts; but for `step`, which takes all stages: each[stage of the
+ * schedule] becomes the most of what it was and what this rank's programs take. */
 struct choose_cost choose_cost_of(const struct engine *g);
+void choose_stages_of(const struct engine *g, struct schedule_stage_cost *each);
+double choose_step(const struct schedule *s, const struct schedule_stage_cost *each);
 /* The measure of a rank among others: its own on paper, then the most of all. ctx: the world (comm.h), NULL: alone.
  * Collective(world). */
 int choose_together(void *world, const struct config *c, struct choose_cost *out, struct err *e);

@@ -20,13 +20,15 @@ static const struct dataset_point *points_of(const struct conf_points *p, struct
 /* How pictures are seen; those of validation in the middle. */
 static struct image_rule images_of(const struct config *c, bool valid)
 {
-    if (!model_sees(&c->model)) return (struct image_rule){0};
+    bool looks = model_looks(&c->model);
+    const struct vision_config *v = &c->model.vision;
+    if (!model_sees(&c->model) && !looks) return (struct image_rule){0};
     struct image_rule r = {.classes = c->model.classes,
                            .limits = media_limits_usual(),
                            .part = valid ? "val" : "train"};
     r.limits.max_pixels = c->data.image.max_pixels;
-    r.view = (struct view_rule){.size = c->model.image_size,
-                                .channels = (int)c->model.channels,
+    r.view = (struct view_rule){.size = looks ? v->image_size : c->model.image_size,
+                                .channels = (int)(looks ? v->channels : c->model.channels),
                                 .crop = valid ? CROP_CENTER : (enum view_crop)c->data.image.crop,
                                 .filter = (enum resize_filter)c->data.image.filter,
                                 .resize = c->data.image.resize,
@@ -38,9 +40,25 @@ static struct image_rule images_of(const struct config *c, bool valid)
     return r;
 }
 
+static struct text_pictures_rule pictures_of(const struct config *c)
+{
+    const struct vision_config *v = &c->model.vision;
+    if (!model_looks(&c->model)) return (struct text_pictures_rule){0};
+    return (struct text_pictures_rule){.patches = vision_patches(v),
+                                       .places = vision_places(v),
+                                       .lead = v->class_place,
+                                       .most = v->images,
+                                       .token = (int32_t)v->token};
+}
+
 int datasets_open(struct dataset **d, const struct config *c, const struct conf_list *list, const struct tokenizer *t,
                   const atomic_int *give_up, struct err *e)
 {
+    if (c->train.objective == OBJECTIVE_GRPO)
+        return err_set(e, ERR_REQUEST,
+                       "train.objective: grpo reads prompts and learns from answers that are written in its steps; "
+                       "there are "
+                       "no batches of tokens to look at");
     struct arena *a = arena_new();
     const struct config_source *items = list->items;
     struct dataset_source *s = arena_alloc(a, ((size_t)list->n + 1) * sizeof *s);
@@ -52,7 +70,8 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
                                        .n_points = items[i].weight.n,
                                        .skip_bad = c->data.skip_bad,
                                        .chat = items[i].chat,
-                                       .train_on = items[i].train_on};
+                                       .train_on = items[i].train_on,
+                                       .label = items[i].label};
     if (model_sees(&c->model)) t = NULL; /* what a picture's model never asks */
     char *cache = c->data.cache_dir ? xstrdup(c->data.cache_dir) : fs_join(c->run.dir, "data");
     struct remote_options remote = config_remote(c);
@@ -63,6 +82,11 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .tokenizer = t,
         .tokenizer_path = c->data.tokenizer,
         .fim = {c->data.fim.rate, c->data.fim.spm_rate, c->data.fim.prefix, c->data.fim.suffix, c->data.fim.middle},
+        .mlm = {model_unmasks(&c->model) ? c->data.mlm.rate : 0, c->data.mlm.mask, c->data.mlm.random,
+                c->data.mlm.token, c->data.mlm.id},
+        .pairs = c->train.objective == OBJECTIVE_DPO,
+        .classes = model_sees(&c->model) || !model_tells(&c->model) ? 0 : c->model.classes,
+        .begin = c->data.begin,
         .seq_len = c->model.seq_len,
         .seed = (uint64_t)c->data.seed,
         .shuffled = c->data.order == ORDER_SHUFFLED,
@@ -71,6 +95,7 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .pack = (enum pack_kind)c->data.pack,
         .window = c->data.window,
         .images = images_of(c, list == &c->data.valid),
+        .pictures = pictures_of(c),
         .parts = list == &c->data.train ? c->data.parts : 1, /* samples for validation are whole */
         .group = c->data.group,
         .global_batch = c->batch.global,

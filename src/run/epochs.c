@@ -40,7 +40,8 @@ struct member {
  * earnest. */
 static bool peek(const struct job *j, struct config *c, struct arena *a)
 {
-    return config_load(c, NULL, a, j->config_path, j->overrides, j->n_overrides, NULL) == OK;
+    return config_load_text(c, NULL, a, j->config_path, j->config_text, j->n_text, j->overrides, j->n_overrides,
+                            NULL) == OK;
 }
 
 bool epochs_wanted(const struct job *j)
@@ -105,11 +106,19 @@ static int first_layout(struct member *m, struct err *e)
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
 
+/* The fewest shards that take no more memory each than was asked for; where there are none, as many as there can be. */
+static int64_t shards_near(int64_t dp, int64_t wanted)
+{
+    for (int64_t s = wanted; s < dp; s++)
+        if (dp % s == 0) return s;
+    return dp;
+}
+
 /* Replicas drop out before state is cut otherwise. */
 static int layout_of(struct member *m, int n, struct config *c, struct err *e)
 {
     int64_t workers = n - m->servers, dp = workers / m->per_copy,
-            shards[] = {m->shard, common_divisor(dp, m->shard), dp, 1};
+            shards[] = {m->shard, shards_near(dp, m->shard), common_divisor(dp, m->shard), 1};
     struct err why;
     if (workers < m->per_copy || workers % m->per_copy)
         return err_set(e, ERR_REQUEST,
@@ -201,6 +210,7 @@ static int open_world(struct member *m, int n, struct comm **world, struct err *
     struct comm_config cc = {0};
     if (!rc) cc = config_comm(&c);
     cc.dump_dir = c.run.dir;
+    if (!rc) job_watch_hangs(&m->job, &cc);
     if (!rc) rc = crew_world(m->crew, n, &cc, world, e);
     tokenizer_free(t);
     arena_free(a);
@@ -327,6 +337,10 @@ static int run_launched(struct job *j, int asked, struct err *e)
 {
     struct crew *crew = NULL;
     int rc = crew_open_mpi(&crew, &j->result->rank, e);
+    if (rc && j->result->rank > 0) {
+        *e = (struct err){0};
+        return OK; /* first to say so is rank 0: a launcher ends the others once one has failed */
+    }
     if (rc) return rc;
     signals_launched(j->signals);
     if (asked && asked != crew_size(crew))
@@ -335,7 +349,7 @@ static int run_launched(struct job *j, int asked, struct err *e)
                      "processes",
                      asked, crew_size(crew), asked);
     if (!rc) rc = be_member(crew, j, true, e);
-    crew_close(crew);
+    crew_close(crew, err_exit_status(rc));
     return rc;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* generate.h: text from a model with a key/value cache.
  *
- * The model is recorded twice as a decoding tape: for a chunk of prompt tokens and for one token. Both write keys and
- * values into the same caches and leave the logits of their last token. Everything is allocated once.
+ * For one text at a time; decoding.h goes on with many, and answering.h with many prompts.
  * Floor 8. Order: Local.
  */
 #ifndef TUTTI_RUN_GENERATE_H
@@ -17,6 +16,11 @@ struct generator;
 /* room: positions the cache holds, prompt included; 0: as many as the model has. dtype DT_N: bf16. */
 int generator_new(struct generator **out, struct weights *w, struct device *d, int threads, int64_t room,
                   enum dtype dtype, struct err *e);
+/* On one that is there already, with a sequence that is free; borrowed. */
+struct decoding;
+int generator_on(struct generator **out, struct decoding *d, struct err *e);
+/* Pictures of the prompts from now on, before the first (decoding.h); where one is, a prompt has "<image>". */
+int generator_see(struct generator *g, const float *pixels, int64_t n, struct err *e);
 void generator_free(struct generator *g);
 int64_t generator_room(const struct generator *g);
 

@@ -12,10 +12,12 @@
 #include "run/epochs.h"
 #include "run/trainer_impl.h"
 
+#define CONFIG_MOST ((size_t)1 << 20) /* a longer one is refused where it is read (base/conf.c) */
+
 int job_read_config(struct job *j, struct config *c, struct conf **f, struct arena *a, struct tokenizer **t,
                     struct err *e)
 {
-    int rc = config_load(c, f, a, j->config_path, j->overrides, j->n_overrides, e);
+    int rc = config_load_text(c, f, a, j->config_path, j->config_text, j->n_text, j->overrides, j->n_overrides, e);
     c->parallel.ranks_here = j->ranks_here;
     c->parallel.sharers = j->sharers;
     c->parallel.least_here = j->least_here;
@@ -35,7 +37,8 @@ int job_take_directory(struct job *j, const struct config *c, const struct conf 
     if (rc) return err_prefix(e, "%s: run.dir", conf_where(f, "run.dir"));
     char *path = fs_join(c->run.dir, "lock");
     rc = fs_lock_take(&j->lock, path, e);
-    if (rc) err_prefix(e, "another process trains in %s", c->run.dir);
+    if (rc && j->lock.busy) err_prefix(e, "another process trains in %s", c->run.dir);
+    else if (rc) err_prefix(e, "%s: run.dir", conf_where(f, "run.dir"));
     j->locked = !rc;
     xfree(path);
     return rc;
@@ -48,6 +51,13 @@ int job_same_cores(struct job *j, struct comm *launched, struct config *c, struc
     c->parallel.least_here = j->least_here = (int)least[0];
     c->parallel.cores_left = j->cores_left = least[1] ? 1 : -1;
     return comm_status(launched, e);
+}
+
+void job_watch_hangs(const struct job *j, struct comm_config *c)
+{
+    hang_dir(j->hang, c->dump_dir);
+    c->late = j->hang ? hang_late : NULL;
+    c->late_ctx = j->hang;
 }
 
 static int run_job(struct job *j, struct comm *launched, struct err *e)
@@ -63,6 +73,7 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
     struct comm_config cc = {0};
     if (!rc) cc = config_comm(&c);
     cc.dump_dir = rc ? NULL : c.run.dir;
+    if (!rc) job_watch_hangs(j, &cc);
     if (!rc && !launched)
         rc = j->n_ranks > 1 ? comm_run_local(j->n_ranks, &cc, trainer_rank, j, e) : trainer_rank(NULL, j, e);
     if (launched) {
@@ -71,6 +82,7 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
         if (!rc) rc = job_same_cores(j, launched, &c, e);
         if (!rc) cc = config_comm(&c);
         cc.dump_dir = c.run.dir;
+        if (!rc) job_watch_hangs(j, &cc);
         if (!rc) rc = comm_configure(launched, &cc, e);
         j->refused = rc != OK && comm_status(launched, NULL) == OK;
         if (!rc) rc = trainer_rank(launched, j, e);
@@ -147,12 +159,18 @@ int trainer_run(const char *config_path, char *const *overrides, int n_overrides
     struct job j = {.config_path = config_path, .overrides = overrides, .n_overrides = n_overrides, .result = r};
     memset(r, 0, sizeof *r);
     r->loss = r->valid_loss = NAN;
+    if (config_path && fs_read_all(config_path, CONFIG_MOST, &j.config_text, &j.n_text, NULL))
+        j.config_text = NULL; /* why is said where it is read in earnest */
     int rc = signals_open(&j.signals, e);
+    if (!rc) rc = hang_open(&j.hang, e);
+    if (!rc) signals_on_quit(j.signals, hang_asked, j.hang);
     bool elastic = !rc && epochs_wanted(&j);
     if (elastic) rc = epochs_run(&j, n_ranks, e);
     else if (!rc && comm_launched()) rc = run_launched(&j, n_ranks, e);
     else if (!rc) rc = start(&j, NULL, n_ranks, e);
     if (!r->signal) r->signal = signals_number(j.signals);
     signals_close(j.signals);
+    hang_close(j.hang);
+    xfree(j.config_text);
     return rc;
 }

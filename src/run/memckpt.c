@@ -3,7 +3,9 @@
 #include "run/memckpt.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,18 +101,38 @@ static int read_id(const char *run_dir, bool anew, char id[ID_DIGITS + 1], struc
     return rc;
 }
 
-static int share_id(struct memckpt *m, const char *run_dir, bool anew, uint64_t words[2], struct err *e)
+/* The directory above, as the system knows it: a path says less where containers share memory and not their folders.
+ * 0: unknown. */
+static uint64_t place_of(const char *real)
+{
+    struct statx s;
+    char *above = fs_join(real, "..");
+    int failed = statx(AT_FDCWD, above, 0, STATX_INO | STATX_BTIME, &s);
+    xfree(above);
+    if (failed) return 0;
+    uint64_t words[4] = {(uint64_t)s.stx_dev_major << 32 | s.stx_dev_minor, s.stx_ino};
+    if (s.stx_mask & STATX_BTIME) {
+        words[2] = (uint64_t)s.stx_btime.tv_sec;
+        words[3] = s.stx_btime.tv_nsec;
+    }
+    return hash64(words, sizeof words);
+}
+
+enum { ID, PATH, PLACE, N_WORDS };
+
+static int share_id(struct memckpt *m, const char *run_dir, bool anew, uint64_t words[N_WORDS], struct err *e)
 {
     char id[ID_DIGITS + 1] = "";
     int rc = m->rank == 0 ? read_id(run_dir, anew, id, e) : OK;
     char *real = m->rank == 0 ? realpath(run_dir, NULL) : NULL;
-    words[0] = strtoull(id, NULL, 16);
-    if (m->rank == 0) words[1] = hash64(real ? real : run_dir, strlen(real ? real : run_dir));
+    words[ID] = strtoull(id, NULL, 16);
+    if (m->rank == 0) words[PATH] = hash64(real ? real : run_dir, strlen(real ? real : run_dir));
+    if (m->rank == 0) words[PLACE] = place_of(real ? real : run_dir);
     free(real);
     if (!m->world) return rc;
     rc = comm_agree(m->world, rc, e);
     if (rc) return rc;
-    comm_wait(m->world, comm_broadcast(m->world, words, 2, DT_I64, 0, "which run this is"));
+    comm_wait(m->world, comm_broadcast(m->world, words, N_WORDS, DT_I64, 0, "which run this is"));
     return comm_status(m->world, e);
 }
 
@@ -142,9 +164,31 @@ static int own_dir(const char *path, struct err *e)
     return is_ours(path, e);
 }
 
+#define PLACE_FILE "place"
+
+static int write_place(const char *dir, uint64_t place, struct err *e)
+{
+    char text[40], *path = fs_join(dir, PLACE_FILE);
+    int n = snprintf(text, sizeof text, "%016" PRIx64 "\n", place), rc = fs_write_atomic(path, text, to_size(n), e);
+    xfree(path);
+    return rc;
+}
+
+/* Whether that run's directory lay where this one's does. */
+static bool same_place(const char *dir, uint64_t place)
+{
+    char want[40], *path = fs_join(dir, PLACE_FILE), *text = NULL;
+    size_t n;
+    snprintf(want, sizeof want, "%016" PRIx64 "\n", place);
+    bool same = place && fs_read_all(path, sizeof want, &text, &n, NULL) == OK && !strcmp(text, want);
+    xfree(text);
+    xfree(path);
+    return same;
+}
+
 /* A run that was here before under the same run.dir, whose files it lost: nobody will ask for its memory again. This
- * one has run.dir's lock. */
-static void remove_earlier(const char *above, const char *mine, const char *prefix)
+ * one has run.dir's lock. One that is used, or whose run.dir is another under the same path, stays. */
+static void remove_earlier(const char *above, const char *mine, const char *prefix, uint64_t place)
 {
     char **names;
     int n;
@@ -157,8 +201,13 @@ static void remove_earlier(const char *above, const char *mine, const char *pref
         struct fs_lock held = {.fd = -1};
         int rc = is_ours(path, &why);
         if (!rc) rc = fs_lock_take(&held, lock, &why); /* containers may share memory and not their folders */
-        if (!rc) log_warn("%s is of an earlier run in this run.dir: removed", path);
-        if (!rc) rc = fs_remove_tree(path, &why);
+        bool goes = !rc && same_place(path, place);
+        if (goes) log_warn("%s is of an earlier run in this run.dir: removed", path);
+        if (goes) rc = fs_remove_tree(path, &why);
+        if (!rc && !goes)
+            log_warn("%s is of a run in another directory of the same path, such as another container's: it stays; if "
+                     "nobody goes on with that run, remove it",
+                     path);
         if (rc) log_warn("memory of an earlier run: %s", why.text);
         fs_lock_release(&held);
         xfree(lock);
@@ -206,13 +255,13 @@ static int take_lock(struct memckpt *m, struct err *e)
     return rc && m->lock.busy ? (int)(e->code = ERR_IO) : rc; /* nothing is wrong with the request: later it is free */
 }
 
-static int make_dirs(struct memckpt *m, const struct config *c, const uint64_t id[2], struct err *e)
+static int make_dirs(struct memckpt *m, const struct config *c, const uint64_t id[N_WORDS], struct err *e)
 {
     char prefix[64], name[96], host[80];
-    snprintf(prefix, sizeof prefix, "tutti-%u-%016" PRIx64 "-", (unsigned)geteuid(), id[1]);
-    snprintf(name, sizeof name, "%s%016" PRIx64, prefix, id[0]);
+    snprintf(prefix, sizeof prefix, "tutti-%u-%016" PRIx64 "-", (unsigned)geteuid(), id[PATH]);
+    snprintf(name, sizeof name, "%s%016" PRIx64, prefix, id[ID]);
     host_name(m, host);
-    snprintf(m->id, sizeof m->id, "%016" PRIx64, id[0]);
+    snprintf(m->id, sizeof m->id, "%016" PRIx64, id[ID]);
     m->dir = fs_join(c->checkpoint.memory_dir, name);
     m->root = fs_join(m->dir, host);
     if (!m->leads) return OK;
@@ -225,14 +274,61 @@ static int make_dirs(struct memckpt *m, const struct config *c, const uint64_t i
     if (!rc) rc = ckpt_recover(m->root, e);
     if (!rc && (m->rank == 0 || !m->pretended)) {
         check_kind(m->root);
-        remove_earlier(c->checkpoint.memory_dir, name, prefix);
+        remove_earlier(c->checkpoint.memory_dir, name, prefix, id[PLACE]);
+        rc = write_place(m->dir, id[PLACE], e);
     }
+    return rc;
+}
+
+/* Where the run's memory was at its last start: run.dir/memory_dir. */
+#define DIR_FILE "memory_dir"
+
+static void say_left(const char *dir, const char *name, const char *why)
+{
+    char *left = fs_join(dir, name);
+    if (fs_is_dir(left))
+        log_warn("%s has checkpoints in memory of this run, which are not looked at, since %s; whoever does not want "
+                 "them removes the folder",
+                 left, why);
+    xfree(left);
+}
+
+/* *dir NULL: unknown. xfree it. */
+static void earlier_dir(const char *run_dir, char **dir)
+{
+    char *path = fs_join(run_dir, DIR_FILE);
+    size_t n;
+    *dir = NULL;
+    if (fs_read_all(path, PATH_MAX, dir, &n, NULL)) *dir = NULL;
+    if (*dir && n && (*dir)[n - 1] == '\n') (*dir)[n - 1] = 0;
+    xfree(path);
+}
+
+/* Rank 0. Another checkpoint.memory_dir than at the last start: what lies in that one may be newer than what is on
+ * disk. */
+static int note_dir(const struct memckpt *m, const struct config *c, struct err *e)
+{
+    char *earlier, *path = fs_join(c->run.dir, DIR_FILE), *real = realpath(c->checkpoint.memory_dir, NULL);
+    struct str line = {0};
+    int rc = OK;
+    earlier_dir(c->run.dir, &earlier);
+    if (real && (!earlier || strcmp(earlier, real) != 0)) {
+        if (earlier)
+            say_left(earlier, strrchr(m->dir, '/') + 1,
+                     "checkpoint.memory_dir is another one now: with that one the run goes on from the newest of them");
+        str_printf(&line, "%s\n", real);
+        rc = fs_write_atomic(path, line.p, line.n, e);
+    }
+    str_free(&line);
+    free(real);
+    xfree(earlier);
+    xfree(path);
     return rc;
 }
 
 int memckpt_open(struct memckpt *m, const struct config *c, struct comm *world, bool anew, struct err *e)
 {
-    uint64_t id[2] = {0, 0};
+    uint64_t id[N_WORDS] = {0};
     *m = (struct memckpt){.world = world, .n = 1, .saved = -1, .lock = {.fd = -1}};
     if (world) {
         m->rank = comm_rank(world);
@@ -241,7 +337,25 @@ int memckpt_open(struct memckpt *m, const struct config *c, struct comm *world, 
     find_hosts(m, c);
     int rc = share_id(m, c->run.dir, anew, id, e);
     if (!rc) rc = make_dirs(m, c, id, e);
+    if (!rc && m->rank == 0) rc = note_dir(m, c, e);
     return memckpt_together(m, rc, e);
+}
+
+void memckpt_say_unused(const struct config *c)
+{
+    char id[ID_DIGITS + 1], name[96], *path = fs_join(c->run.dir, "id"), *real = realpath(c->run.dir, NULL), *earlier;
+    int64_t there = -1;
+    earlier_dir(c->run.dir, &earlier);
+    if (real && fs_look(path, &there, NULL) == OK && there >= 0 && read_id(c->run.dir, false, id, NULL) == OK) {
+        snprintf(name, sizeof name, "tutti-%u-%016" PRIx64 "-%s", (unsigned)geteuid(), hash64(real, strlen(real)), id);
+        say_left(earlier ? earlier : c->checkpoint.memory_dir, name,
+                 "checkpoint.memory_every is 0: with checkpoint.memory_every=1 (and the same checkpoint.memory_dir) "
+                 "the "
+                 "run goes on from the newest of them");
+    }
+    free(real);
+    xfree(earlier);
+    xfree(path);
 }
 
 int memckpt_together(struct memckpt *m, int rc, struct err *e) { return m->world ? comm_agree(m->world, rc, e) : rc; }
@@ -264,9 +378,12 @@ void memckpt_drop(struct memckpt *m)
     if (!m->leads || !m->root) return;
     if (fs_remove_tree(m->root, &why)) log_warn("checkpoints in memory: %s", why.text);
     if (m->lock.fd >= 0) {
-        char *lock = fs_join(m->dir, "lock");
-        unlink(lock);
-        xfree(lock);
+        static const char *const files[] = {"lock", PLACE_FILE};
+        for (int i = 0; i < 2; i++) {
+            char *path = fs_join(m->dir, files[i]);
+            unlink(path);
+            xfree(path);
+        }
     }
     rmdir(m->dir);
 }

@@ -11,13 +11,16 @@
  *   UID     the user's number       RUNDIR  16 digits, of run.dir's path
  *   ID      16 digits drawn when the run began, kept in run.dir/id: another run in the same directory has another
  *   HOST    host-K where hosts are pretended (comm.ranks_per_host), else the host's name
+ *   DIR/.../place   which directory run.dir lies in, as rank 0's system knows it: containers may share DIR, and have
+ *                   different runs below one path
  *
  * Invariants
  *   1. All hosts' directories of one step have the same manifest; together they hold every file of it.
  *   2. A step is removed only when a later one was published on every host: a crash at any moment leaves one whole.
  *   3. With two hosts or more every file lies on two of them, once a save is over: any one host may be lost.
  *   4. Nothing is read or removed in a directory that another user owns or may write to, and nothing of another ID is
- *      read.
+ *      read; of another ID only that is removed whose run.dir lay in the very directory that this one's does, so that
+ *      nobody will ask for it again.
  * Cost at rest: what this rank writes, and once more at its partner; twice that while one is written. Floor 8. Order:
  * Collective(world) unless said otherwise.
  */
@@ -36,9 +39,10 @@ struct memckpt {
     int *host_of, *partner; /* [n] partner: the rank that keeps a copy of what this one writes; -1: there is one host */
     bool leads;             /* the lowest rank of its host: makes, publishes and removes directories */
     bool pretended;
-    struct fs_lock lock; /* of dir; fd -1: another rank's */
-    int64_t saved;       /* step of the newest, -1 none */
-    int64_t failed;      /* saves in a row that came to nothing */
+    struct fs_lock lock;   /* of dir; fd -1: another rank's */
+    int64_t saved;         /* step of the newest, -1 none */
+    struct ckpt_told told; /* of the newest that this process saved, where it leads */
+    int64_t failed;        /* saves in a row that came to nothing */
 };
 
 /* Partners: the rank of the same place on the next host, hosts in a circle. Local. */
@@ -58,6 +62,12 @@ int memckpt_save(struct memckpt *m, const struct engine *g, const struct ranks *
 /* The newest whole one of a step >= least, open on every rank, each of which knows who can read which file; *c NULL:
  * there is none. Those that are newer and cannot be used are named in `refused`, on rank 0. */
 int memckpt_find(struct memckpt *m, int64_t least, struct ckpt **c, struct str *refused, struct err *e);
+/* Brings files of *c, which memckpt_find gave, to the hosts that lack them and one of whose ranks needs them:
+ * needs[file]. On failure *c is closed, NULL. */
+int memckpt_bring(struct memckpt *m, struct ckpt **c, const uint8_t *needs, struct err *e);
+/* Where nobody asked for checkpoints in memory (checkpoint.memory_every: 0) and this run left some on this host: says
+ * so. Rank 0. Local. */
+void memckpt_say_unused(const struct config *c);
 /* Removes every checkpoint of this run, on all hosts; what cannot be removed is said. Local. */
 void memckpt_drop(struct memckpt *m);
 

@@ -228,6 +228,7 @@ int memckpt_save(struct memckpt *m, const struct engine *g, const struct ranks *
         if (rc && m->leads) ckpt_save_abort(m->root, s->step, 0, NULL);
         if (!rc && m->leads) remove_older(m, s->step);
     }
+    if (!rc) m->told = w.told;
     save_words_free(&w);
     m->failed = rc ? m->failed + 1 : 0;
     if (!rc) m->saved = s->step;

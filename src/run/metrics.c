@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -15,6 +16,8 @@
 #include "run/loads.h"
 #include "run/looks.h"
 #include "run/pace.h"
+#include "run/policy.h"
+#include "run/preference.h"
 #include "run/tail.h"
 #include "run/tensorboard.h"
 
@@ -24,6 +27,7 @@ struct metrics {
     struct append to, exponents; /* the second: none before its first line */
     char *path, *dir;
     struct loads *loads; /* NULL until a step has any */
+    struct str first;    /* a line that waits for the first one of this start: a start without a step changes nothing */
     struct tb *tb;
 };
 
@@ -90,6 +94,7 @@ int metrics_close(struct metrics *m, struct err *e)
     int tb = tb_close(m->tb, rc ? NULL : e);
     if (!rc) rc = tb;
     int loads = loads_close(m->loads, rc ? NULL : e);
+    str_free(&m->first);
     xfree(m->path);
     xfree(m->dir);
     xfree(m);
@@ -110,6 +115,14 @@ int metrics_exponents(struct metrics *m, struct str *line, struct err *e)
 
 static int append(struct metrics *m, struct str *line, struct err *e)
 {
+    if (m->first.n) {
+        int rc = append_add(&m->to, m->first.p, m->first.n, e);
+        str_clear(&m->first);
+        if (rc) {
+            str_free(line);
+            return rc;
+        }
+    }
     str_putc(line, '\n');
     int rc = append_add(&m->to, line->p, line->n, e);
     str_free(line);
@@ -183,6 +196,50 @@ static int add_loads(struct metrics *m, const struct metrics_step *s, struct err
     return rc ? rc : loads_add(m->loads, s->step, s->load, e);
 }
 
+int metrics_state(struct metrics *m, int64_t step, const char *what, int64_t of_step, uint64_t state, struct err *e)
+{
+    struct str line = {0};
+    struct json_out o = {.s = &line};
+    char digits[17];
+    json_begin_object(&o, NULL);
+    json_put_int(&o, "step", step); /* and not the checkpoint's: lines are cut by it (tail.h) */
+    json_begin_object(&o, what);
+    json_put_int(&o, "step", of_step);
+    json_put_string(&o, "state", hash64_print(digits, state));
+    json_end_object(&o);
+    json_end_object(&o);
+    if (strcmp(what, "loaded")) return append(m, &line, e);
+    str_putc(&line, '\n');
+    str_free(&m->first);
+    m->first = line;
+    return OK;
+}
+
+/* Means over the step's pairs. */
+static void put_preferred(struct json_out *o, const struct preference_sums *p)
+{
+    double n = (double)p->pairs;
+    json_put_real_digits(o, "rewards_chosen", p->chosen / n, 9);
+    json_put_real_digits(o, "rewards_rejected", p->rejected / n, 9);
+    json_put_real_digits(o, "rewards_margin", (p->chosen - p->rejected) / n, 9);
+    json_put_real_digits(o, "rewards_accuracy", (double)p->right / n, 6);
+}
+
+static void put_policy(struct json_out *o, const struct policy_sums *p)
+{
+    double answers = (double)p->answers;
+    json_put_real_digits(o, "reward", p->reward, 9);
+    json_put_real_digits(o, "reward_std", p->reward_std, 9);
+    json_put_real_digits(o, "answer_tokens", (double)p->length / answers, 6);
+    json_put_real_digits(o, "answers_ended", (double)p->ended / answers, 6);
+    double tokens = (double)(p->tokens ? p->tokens : 1);
+    if (p->rules->beta > 0) json_put_real_digits(o, "kl", p->kl / tokens, 9);
+    if (p->updates > 1) json_put_real_digits(o, "clip_fraction", (double)p->clipped / tokens, 9);
+    if (p->unlike < 0) return;
+    json_put_int(o, "logprobs_unlike", p->unlike);
+    json_put_real_digits(o, "logprobs_unlike_most", p->unlike_most, 6);
+}
+
 int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
 {
     struct str line = {0};
@@ -192,7 +249,14 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     json_begin_object(&o, NULL);
     json_put_int(&o, "step", s->step);
     json_put_real_digits(&o, "loss", s->loss, 9);
-    if (s->sees) json_put_real_digits(&o, "accuracy", s->accuracy, 6);
+    if (s->tells) json_put_real_digits(&o, "accuracy", s->accuracy, 6);
+    if (s->ahead_depth) {
+        json_begin_array(&o, "mtp_loss");
+        for (int k = 0; k < s->ahead_depth; k++) json_put_real_digits(&o, NULL, s->ahead[k], 9);
+        json_end_array(&o);
+    }
+    if (s->preferred) put_preferred(&o, s->preferred);
+    if (s->policy) put_policy(&o, s->policy);
     json_put_real_digits(&o, "grad_norm", s->grad_norm, 9);
     json_put_real(&o, "lr", s->lr);
     json_put_int(&o, "tokens", s->tokens);
@@ -212,6 +276,10 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     }
     if (s->ranks) put_ranks(&o, s->ranks);
     if (s->packed) json_put_int(&o, "padding", s->padded);
+    if (s->busiest > 0) {
+        json_put_real_digits(&o, "cp_busiest", s->busiest, 6);
+        json_put_real_digits(&o, "cp_busiest_by_position", s->busiest_by_position, 6);
+    }
     if (s->sources) put_sources(&o, s);
     if (s->load) put_experts(&o, s);
     if (s->rounded) looks_put(s->rounded, &o);
@@ -224,7 +292,25 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     json_end_object(&o);
     if (m->tb) {
         tb_scalar(m->tb, "train/loss", s->step, s->loss);
-        if (s->sees) tb_scalar(m->tb, "train/accuracy", s->step, s->accuracy);
+        if (s->tells) tb_scalar(m->tb, "train/accuracy", s->step, s->accuracy);
+        for (int k = 0; k < s->ahead_depth; k++) {
+            char name[32];
+            snprintf(name, sizeof name, "train/mtp_loss_%d", k + 1);
+            tb_scalar(m->tb, name, s->step, s->ahead[k]);
+        }
+        if (s->preferred) {
+            double n = (double)s->preferred->pairs;
+            tb_scalar(m->tb, "train/rewards_margin", s->step, (s->preferred->chosen - s->preferred->rejected) / n);
+            tb_scalar(m->tb, "train/rewards_accuracy", s->step, (double)s->preferred->right / n);
+        }
+        if (s->policy) {
+            tb_scalar(m->tb, "train/reward", s->step, s->policy->reward);
+            tb_scalar(m->tb, "train/answer_tokens", s->step, (double)s->policy->length / (double)s->policy->answers);
+            double tokens = (double)(s->policy->tokens ? s->policy->tokens : 1);
+            if (s->policy->rules->beta > 0) tb_scalar(m->tb, "train/kl", s->step, s->policy->kl / tokens);
+            if (s->policy->updates > 1)
+                tb_scalar(m->tb, "train/clip_fraction", s->step, (double)s->policy->clipped / tokens);
+        }
         tb_scalar(m->tb, "train/grad_norm", s->step, s->grad_norm);
         tb_scalar(m->tb, "train/lr", s->step, s->lr);
         tb_scalar(m->tb, "speed/tokens_per_s", s->step, rate);
@@ -248,20 +334,20 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     return rc || !s->load ? rc : add_loads(m, s, e);
 }
 
-int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, double accuracy, int64_t valid_tokens,
-                  struct err *e)
+int metrics_valid(struct metrics *m, const struct metrics_valid *v, struct err *e)
 {
     struct str line = {0};
     struct json_out o = {.s = &line};
     json_begin_object(&o, NULL);
-    json_put_int(&o, "step", step);
-    json_put_real_digits(&o, "valid_loss", loss, 9);
-    if (!isnan(accuracy)) json_put_real_digits(&o, "valid_accuracy", accuracy, 6);
-    json_put_int(&o, "valid_tokens", valid_tokens);
-    json_put_int(&o, "tokens", tokens);
+    json_put_int(&o, "step", v->step);
+    json_put_real_digits(&o, "valid_loss", v->loss, 9);
+    if (!isnan(v->accuracy)) json_put_real_digits(&o, "valid_accuracy", v->accuracy, 6);
+    json_put_int(&o, "valid_tokens", v->valid_tokens);
+    json_put_int(&o, "tokens", v->tokens);
+    if (v->judged) json_put_bool(&o, "best", v->best);
     json_end_object(&o);
-    if (m->tb) tb_scalar(m->tb, "valid/loss", step, loss);
-    if (m->tb && !isnan(accuracy)) tb_scalar(m->tb, "valid/accuracy", step, accuracy);
+    if (m->tb) tb_scalar(m->tb, "valid/loss", v->step, v->loss);
+    if (m->tb && !isnan(v->accuracy)) tb_scalar(m->tb, "valid/accuracy", v->step, v->accuracy);
     return append(m, &line, e);
 }
 
@@ -310,9 +396,16 @@ void metrics_progress(const struct metrics *m, const struct metrics_step *s, int
         snprintf(disk, sizeof disk, "  disk %s, waited %.2g s", str_bytes(moved, (double)(s->put_bytes + s->got_bytes)),
                  s->tier_s);
     if (s->rounded) looks_progress(s->rounded, rounded, sizeof rounded);
-    char right[32] = "";
+    char right[128] = "";
     double each = s->sees && s->pictures ? (double)s->step_tokens / (double)s->pictures : 1; /* places of a picture */
-    if (s->sees) snprintf(right, sizeof right, "  accuracy %.1f %%", 100 * s->accuracy);
+    if (s->preferred)
+        snprintf(right, sizeof right, "  preferred %.1f %%",
+                 100.0 * (double)s->preferred->right / (double)s->preferred->pairs);
+    if (s->policy) snprintf(right, sizeof right, "  reward %.4g", s->policy->reward);
+    size_t used = 0; /* the loss of each depth: "mtp 5.012 5.233" */
+    for (int k = 0; k < s->ahead_depth; k++)
+        used += (size_t)snprintf(right + used, sizeof right - used, "%s %.4f", k ? "" : "  mtp", s->ahead[k]);
+    if (s->tells) snprintf(right, sizeof right, "  accuracy %.1f %%", 100 * s->accuracy);
     str_count(rate, s->mean_tokens_per_s / each);
     log_status("step %lld/%lld  loss %.4f%s  grad norm %.3g  lr %.2e  %s %s/s  MFU %.0f %%%s%s%s%s%s%s  ETA %s",
                (long long)s->step, (long long)steps, s->loss, right, s->grad_norm, s->lr, rate,

@@ -21,6 +21,8 @@
 struct looks;
 struct pace_step;
 struct pace_verdict;
+struct policy_sums;
+struct preference_sums;
 
 struct metrics_source {
     int64_t samples, tokens;
@@ -30,11 +32,16 @@ struct metrics_source {
 struct metrics_step {
     int64_t step; /* optimizer steps done, from 1 */
     double loss, grad_norm, lr;
-    bool sees;           /* samples are pictures: */
-    double accuracy;     /* share of the trained ones whose class was told right, before the step */
-    int64_t pictures;    /* of this step */
-    int64_t tokens;      /* trained so far */
-    int64_t step_tokens; /* processed in this step: what tokens_per_s counts */
+    bool sees;                               /* samples are pictures: */
+    bool tells;                              /* classes: */
+    double accuracy;                         /* share of the trained ones whose class was told right, before the step */
+    const double *ahead;                     /* loss of each module that predicts further tokens; */
+    int ahead_depth;                         /* 0: there is none */
+    int64_t pictures;                        /* of this step */
+    int64_t tokens;                          /* trained so far */
+    int64_t step_tokens;                     /* processed in this step: what tokens_per_s counts */
+    const struct preference_sums *preferred; /* of a step on preferences; NULL: it is none */
+    const struct policy_sums *policy;        /* of a step on rewards; NULL: it is none */
     double step_s, mfu;
     double data_wait_s;                 /* for the batch, before step_s began, of the rank that waited longest */
     double mean_tokens_per_s, mean_mfu; /* of the steps since the last progress line, which shows them */
@@ -61,10 +68,19 @@ struct metrics_step {
     double tier_s;                   /* what the rank waited for it that waited longest */
     int64_t padded;                  /* places of this step without a token; packed: documents are, so it is said */
     bool packed;
+    double busiest, busiest_by_position;  /* as in engine_report; 0: it has no meaning */
     const struct metrics_source *sources; /* what was used of each by now; NULL: nobody knows */
     int n_sources;
     const struct pace_step *ranks; /* how long ranks took for what (pace.h); NULL: there is one */
     bool progress_load;            /* say the load on the progress line too */
+};
+
+struct metrics_valid {
+    int64_t step, tokens; /* done and trained so far */
+    double loss;          /* the mean over valid_tokens */
+    double accuracy;      /* of classes; NAN: there are none */
+    int64_t valid_tokens;
+    bool judged, best; /* somebody keeps the best one; it is that */
 };
 
 struct metrics;
@@ -74,15 +90,16 @@ int metrics_close(struct metrics *m, struct err *e);
 /* A line of exponents.jsonl beside it, without its end, which it gets; on a full disk it waits, too. */
 int metrics_exponents(struct metrics *m, struct str *line, struct err *e);
 int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e);
-/* tokens: trained so far; loss: the mean over valid_tokens; accuracy: of pictures, else NAN. */
-int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, double accuracy, int64_t valid_tokens,
-                  struct err *e);
+int metrics_valid(struct metrics *m, const struct metrics_valid *v, struct err *e);
 /* Ranks that must hold the same numbers do not (engine/replicas.h): which tensor, where in it, which ranks. */
 int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks,
                    int n_ranks, struct err *e);
 /* A rank that computed a part of the batch a second time got other bits (run/witness.h): in what first, who is wrong.
  */
 int metrics_witness(struct metrics *m, int64_t step, const char *tensor, const int *ranks, int n_ranks, struct err *e);
+/* A checkpoint was saved (what: "saved") or gone on from ("loaded") when `step` steps were done: of which step it is,
+ * and the one number of its state. The latter waits for the first line of this start. */
+int metrics_state(struct metrics *m, int64_t step, const char *what, int64_t of_step, uint64_t state, struct err *e);
 /* A rank holds up the others. */
 int metrics_straggler(struct metrics *m, int64_t step, const struct pace_verdict *v, struct err *e);
 /* The progress line: "step 120/1000  loss 2.345  12.3k tok/s  MFU 41 %  ETA 3m 10s". */

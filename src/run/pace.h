@@ -6,7 +6,8 @@
  *   slow compute   over a window of steps a rank computes longer than the ranks with the same work, by the medians, in
  *                  nearly every step, and by a share of the step that matters; and it waits less than they do
  *   slow link      nobody computes longer, all wait; then ranks send each other small messages in turn, and the one
- *                  whose every message takes long is named. Twice in a row, or it was chance
+ *                  whose every message takes long, also of ten such rounds, is named. Twice in a row, or it was
+ *                  chance
  *
  * A busy machine keeps one rank, then another, from its cores: no rank is the slower one in nearly all steps of a
  * window, and nobody is named. Cost: a message of a few numbers per rank and step.

@@ -122,11 +122,14 @@ int prompts_next(struct prompts *p, const char **text, struct err *e)
         if (got <= 0) return got;
         p->read++;
         str_clear(&p->text);
-        const struct json *record = source_record(p->source);
-        int code = !record       ? err_set(e, ERR_REQUEST, "%s: wanted a .jsonl file of records", p->o.path)
-                   : p->template ? render(p, record, e)
-                                 : take_member(p, record, e);
+        size_t n;
+        const char *line = source_line(p->source, &n);
+        struct json *record = NULL;
+        int code = line ? json_parse_published(&record, line, n, where(p), e)
+                        : err_set(e, ERR_REQUEST, "%s: wanted a .jsonl file of records", p->o.path);
+        if (!code) code = p->template ? render(p, record, e) : take_member(p, record, e);
         if (!code) code = check(p, e);
+        json_free(record);
         *text = str_text(&p->text);
         if (!code) return 1;
         if (code != ERR_CORRUPT || !p->o.skip_bad) return code;
@@ -137,5 +140,7 @@ int prompts_next(struct prompts *p, const char **text, struct err *e)
 
 void prompts_where(const struct prompts *p, struct source_place *place) { source_where(p->source, place); }
 int64_t prompts_index(const struct prompts *p) { return p->read - 1; }
+int64_t prompts_tokens(const struct prompts *p) { return p->ids.n; }
+
 int64_t prompts_n_bad(const struct prompts *p) { return p->bad + source_n_bad(p->source); }
 uint64_t prompts_key(const struct prompts *p) { return source_key(p->source); }

@@ -34,6 +34,7 @@ void prompts_where(const struct prompts *p, struct source_place *place);
 /* Which one it is: records before it in the file that are objects, the bad prompts among them counted. */
 int64_t prompts_index(const struct prompts *p);
 int64_t prompts_n_bad(const struct prompts *p);
-uint64_t prompts_key(const struct prompts *p); /* as source_key */
+int64_t prompts_tokens(const struct prompts *p); /* of the last good prompt */
+uint64_t prompts_key(const struct prompts *p);   /* as source_key */
 
 #endif

@@ -13,8 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "run/hang_groups.h"
 
 enum { BLOCK = 1 << 16, LINE_MOST = 16 << 20, SMALL_FILE = 1 << 20, RECENT = 16 };
 #define SILENT_S 60.0 /* and as long as ten steps */
@@ -110,6 +112,22 @@ static void step_line(struct pulse *p, const struct json *v)
     add_point(p, (struct pulse_point){step, p->loss, rate, p->peak_bytes});
 }
 
+/* The file's own time is another host's, perhaps, and set by people: only the first look has no other. */
+static void measure_silence(struct pulse *p, const struct stat *s)
+{
+    uint64_t now[3] = {(uint64_t)s->st_ino, (uint64_t)s->st_size,
+                       (uint64_t)s->st_mtim.tv_sec * 1000000000u + (uint64_t)s->st_mtim.tv_nsec};
+    bool first = !p->file[0];
+    if (memcmp(now, p->file, sizeof now)) {
+        double age = first ? difftime(time(NULL), s->st_mtime) : 0;
+        p->seen_silent_s = age > 0 ? age : 0;
+        p->seen_s = clock_now_s();
+        if (!first && now[0] != p->file[0]) forget(p); /* a run that began anew */
+        memcpy(p->file, now, sizeof now);
+    }
+    p->silent_s = p->seen_silent_s + (clock_now_s() - p->seen_s);
+}
+
 static int read_metrics(struct pulse *p, struct err *e)
 {
     char *path = fs_join(p->dir, "metrics.jsonl"), *block = NULL;
@@ -118,8 +136,7 @@ static int read_metrics(struct pulse *p, struct err *e)
     int rc = !f && errno != ENOENT ? err_errno(e, ERR_IO, errno, "cannot read %s", path) : OK;
     p->silent_s = NAN;
     if (f && !fstat(fileno(f), &s)) {
-        p->silent_s = difftime(time(NULL), s.st_mtime);
-        if (p->silent_s < 0) p->silent_s = 0; /* another host's clock */
+        measure_silence(p, &s);
         if (s.st_size < p->offset) forget(p);
     }
     if (f && !fseeko(f, p->offset, SEEK_SET)) {
@@ -178,6 +195,7 @@ static void end_line(struct pulse *p, const struct json *v)
 {
     p->n_ends++;
     p->finished = json_bool(json_get(v, "finished"), false);
+    p->ended = json_int(json_get(v, "starts"), -1);
     snprintf(p->end_time, sizeof p->end_time, "%s", json_string(json_get(v, "time"), NULL, ""));
     snprintf(p->signal, sizeof p->signal, "%s", json_string(json_get(v, "signal"), NULL, ""));
     p->steps = json_int(json_get(v, "steps"), p->steps);
@@ -230,11 +248,29 @@ static void read_errors(struct pulse *p)
     fs_list_free(names, n);
 }
 
+/* The first two lines of stacks.txt: what waited for how long, and which process wrote it when. */
+static void read_stacks(struct pulse *p)
+{
+    char *path = fs_join(p->dir, HANG_SUMMARY), cause[PULSE_TEXT / 2] = "", when[PULSE_TEXT / 4] = "";
+    FILE *f = fopen(path, "rb");
+    p->stacks[0] = p->stacks_cause[0] = 0;
+    if (f && fgets(cause, sizeof cause, f)) {
+        (void)!fgets(when, sizeof when, f);
+        cause[strcspn(cause, "\n")] = when[strcspn(when, "\n")] = 0;
+        snprintf(p->stacks, sizeof p->stacks, "%s", path);
+        snprintf(p->stacks_cause, sizeof p->stacks_cause, "%s%s%s%s", cause, when[0] ? " (" : "", when,
+                 when[0] ? ")" : "");
+    }
+    if (f) fclose(f);
+    xfree(path);
+}
+
 static void judge(struct pulse *p)
 {
     double patience = SILENT_S > 10 * p->step_s ? SILENT_S : 10 * p->step_s; /* NaN: the former */
     if (!(patience > 0)) patience = SILENT_S;
-    bool ended = p->n_ends && strcmp(p->end_time, p->start_time) >= 0; /* ISO 8601, UTC: as text */
+    bool later = strcmp(p->end_time, p->start_time) >= 0; /* ISO 8601, UTC: as text; for runs of before `starts` */
+    bool ended = p->n_ends && (p->ended >= 0 ? p->ended >= p->n_starts : later);
     if (ended) p->state = p->finished ? PULSE_FINISHED : PULSE_STOPPED;
     else if (!p->n_starts && !p->step) p->state = PULSE_EMPTY;
     else p->state = p->silent_s > patience ? PULSE_SILENT : PULSE_GOES_ON;
@@ -252,6 +288,7 @@ int pulse_look(struct pulse *p, struct err *e)
     read_steps(p);
     read_checkpoint(p);
     read_errors(p);
+    read_stacks(p);
     judge(p);
     return rc;
 }
@@ -336,6 +373,8 @@ void pulse_put(const struct pulse *p, struct json_out *o, bool curve)
     json_end_array(o);
     json_put_int(o, "straggler", p->straggler);
     if (p->straggler >= 0) json_put_string(o, "straggler_cause", p->straggler_cause);
+    json_put_string(o, "stacks", p->stacks);
+    json_put_string(o, "stacks_cause", p->stacks_cause);
     json_begin_array(o, "errors");
     for (int i = 0; i < p->n_errors; i++) json_put_string(o, NULL, p->error[i]);
     json_end_array(o);

@@ -7,7 +7,10 @@
  *   1. A line that is no JSON object, also the last one that is being written, is passed over.
  *   2. Memory is bounded: of the curves at most 2 * PULSE_POINTS points are kept, then every second one goes; the last
  *      point is always there.
- *   3. A file that became shorter (the run went back to a checkpoint) is read again from its beginning.
+ *   3. How long a run is silent is measured by the clock that nobody sets, from the first look on: clocks of hosts that
+ *      differ or jump make no silence, and end none.
+ *   4. A file that became shorter (the run went back to a checkpoint) or is another one is read again from its
+ *      beginning.
  * Floor 8. Order: Local; one thread.
  */
 #ifndef TUTTI_RUN_PULSE_H
@@ -51,13 +54,17 @@ struct pulse {
     int64_t straggler; /* rank, -1: nobody was named */
     char straggler_cause[16];
     int64_t straggler_step;
-    char error[PULSE_ERRORS][PULSE_TEXT]; /* what the run left about failures, newest first */
+    char stacks[PULSE_TEXT], stacks_cause[PULSE_TEXT]; /* where the stacks of ranks that hung lie, and why they were
+                                                          written; "": there are none */
+    char error[PULSE_ERRORS][PULSE_TEXT];              /* what the run left about failures, newest first */
     int n_errors;
     struct pulse_point *point; /* [n_points] */
     int n_points;
     int64_t every; /* of so many steps one point is kept */
     /* of reading */
-    int64_t offset, n_starts, n_ends;
+    int64_t offset, n_starts, n_ends, ended; /* ended: the start that the last end is of, counted from 1; -1 unknown */
+    uint64_t file[3];                        /* of metrics.jsonl, when it was looked at last: which, bytes, time */
+    double seen_s, seen_silent_s;            /* when it was another one than before; for how long it had been silent */
     struct str line;
     double recent[16]; /* seconds of steps */
     double recent_tokens[16], recent_mfu[16];

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,11 +19,15 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/stacks.h"
 #include "base/str.h"
+#include "run/hang_groups.h"
 
-#define LOOK_S 0.5  /* between looks at the run's last step */
-#define LOCK_S 60.0 /* for what is left of a job to leave the run's directory */
+#define LOOK_S 0.5   /* between looks at the run's last step */
+#define LOCK_S 60.0  /* for what is left of a job to leave the run's directory */
+#define STACKS_S 8.0 /* for a job that is quiet to say where it is */
 #define TAIL_BYTES 65536
+#define ENDS_MOST ((size_t)16 << 20)
 
 static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 enum { N_PASSED = sizeof passed_on / sizeof *passed_on };
@@ -65,11 +70,24 @@ bool relaunch_finished(const char *run_dir)
     return finished;
 }
 
+static int64_t count_ends(const char *run_dir)
+{
+    char *path = fs_join(run_dir, "ends.jsonl"), *text = NULL;
+    size_t n = 0;
+    int64_t lines = 0;
+    if (fs_exists(path) && !fs_read_all(path, ENDS_MOST, &text, &n, NULL))
+        for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
+    xfree(text);
+    xfree(path);
+    return lines;
+}
+
 /* ---- the job ---- */
 struct job_run {
     const struct relaunch *l;
     sigset_t watched, before;
-    pid_t child;
+    pid_t child, self;
+    int64_t ends;  /* of the run, when the job was started */
     int asked;     /* the signal that this process got, 0 none */
     bool silenced; /* killed for being quiet */
 };
@@ -78,6 +96,7 @@ _Noreturn static void become(const struct job_run *j)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != j->self) _exit(128 + SIGTERM); /* it was gone before that */
     sigprocmask(SIG_SETMASK, &j->before, NULL);
     if (isatty(STDIN_FILENO)) { /* a process group behind the terminal is stopped when it reads from it */
         int none = open("/dev/null", O_RDONLY);
@@ -93,6 +112,7 @@ static int start(struct job_run *j, struct err *e)
 {
     fflush(NULL);
     j->silenced = false;
+    j->ends = j->l->run_dir ? count_ends(j->l->run_dir) : 0;
     j->child = fork();
     if (j->child < 0) return err_errno(e, ERR_IO, errno, "%s: cannot be started", j->l->argv[0]);
     if (j->child == 0) become(j);
@@ -109,6 +129,86 @@ static int next_signal(const struct job_run *j, double wait_s)
     return n > 0 ? n : 0;
 }
 
+/* ---- all processes below this one, whatever groups and sessions their launchers made ---- */
+struct pids {
+    pid_t *pid;
+    int n, room;
+};
+
+static void add_below(struct pids *p, pid_t of)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)of);
+    char **tasks;
+    int n;
+    if (fs_list(path, &tasks, &n, NULL)) return;
+    for (int i = 0; i < n; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%s/%.20s/children", path, tasks[i]);
+        FILE *f = fopen(name, "re");
+        for (long child; f && fscanf(f, "%ld", &child) == 1;) {
+            GROW(p->pid, p->n, p->room, 1);
+            p->pid[p->n++] = (pid_t)child;
+            add_below(p, (pid_t)child);
+        }
+        if (f) fclose(f);
+    }
+    fs_list_free(tasks, n);
+}
+
+/* Those that run; a process that has ended stays until somebody asks for its status. */
+static struct pids list_below(pid_t of)
+{
+    struct pids all = {0}, alive = {0};
+    add_below(&all, of);
+    for (int i = 0; i < all.n; i++) {
+        struct stack *list = NULL;
+        int n = 0;
+        bool is = !stacks_look(all.pid[i], &list, &n, NULL) && n && !strchr("ZX", list[0].state);
+        xfree(list);
+        if (!is) continue;
+        GROW(alive.pid, alive.n, alive.room, 1);
+        alive.pid[alive.n++] = all.pid[i];
+    }
+    xfree(all.pid);
+    return alive;
+}
+
+static void kill_below(const struct job_run *j)
+{
+    for (int tries = 0; tries < 50; tries++) {
+        struct pids p = list_below(j->self);
+        for (int i = 0; i < p.n; i++) kill(p.pid[i], SIGKILL);
+        bool none = p.n == 0;
+        xfree(p.pid);
+        if (none) return;
+        clock_sleep_s(0.02);
+    }
+}
+
+/* A rank that can be asked writes the stacks of all ranks of this host (run/hang.h). */
+static void ask_for_stacks(const struct job_run *j)
+{
+    struct pids p = list_below(j->self);
+    char *path = j->l->run_dir ? fs_join(j->l->run_dir, HANG_SUMMARY) : NULL;
+    struct stat s;
+    bool asked = false;
+    for (int i = 0; path && i < p.n && !asked; i++) {
+        struct stack *list = NULL;
+        int n = 0;
+        bool writes = false;
+        if (stacks_look(p.pid[i], &list, &n, NULL)) n = 0;
+        for (int k = 0; k < n; k++) writes |= !strcmp(list[k].name, "stacks");
+        xfree(list);
+        ino_t before = stat(path, &s) ? 0 : s.st_ino;
+        asked = writes && stacks_catches(p.pid[i], SIGQUIT) && !kill(p.pid[i], SIGQUIT);
+        double until = clock_now_s() + STACKS_S;
+        while (asked && (stat(path, &s) || s.st_ino == before) && clock_now_s() < until) clock_sleep_s(0.02);
+    }
+    xfree(p.pid);
+    xfree(path);
+}
+
 /* Until the job is over: its wait status. */
 static int watch(struct job_run *j)
 {
@@ -116,7 +216,8 @@ static int watch(struct job_run *j)
     int64_t step = relaunch_step(j->l->run_dir);
     double since = clock_now_s();
     for (;;) {
-        pid_t over = waitpid(j->child, &status, WNOHANG);
+        pid_t over;
+        while ((over = waitpid(-1, &status, WNOHANG)) > 0 && over != j->child) continue; /* others came to be below */
         if (over == j->child || (over < 0 && errno != EINTR)) return over < 0 ? 1 << 8 : status;
         int n = next_signal(j, LOOK_S);
         if (n && n != SIGCHLD) {
@@ -129,7 +230,8 @@ static int watch(struct job_run *j)
         if (j->l->quiet_s <= 0 || clock_now_s() - since < j->l->quiet_s || j->silenced) continue;
         log_warn("launch: no new step after step %lld for %g s: the job is killed", (long long)step, j->l->quiet_s);
         j->silenced = true;
-        kill(-j->child, SIGKILL);
+        ask_for_stacks(j);
+        kill_below(j);
     }
 }
 
@@ -171,6 +273,11 @@ static int final_status(const struct job_run *j, int status)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     bool told = WIFEXITED(status) && (code == 0 || code == 2 || code == 126 || code == 127);
+    bool failed = code == 1 && j->l->run_dir && count_ends(j->l->run_dir) == j->ends; /* it did not come to its end */
+    if (j->asked && failed) {
+        log_warn("launch: the job got a signal and failed; it is not started again");
+        return 1;
+    }
     if (j->asked && (code == 0 || !told)) {
         bool finished = relaunch_finished(j->l->run_dir);
         if (code == 0 && (finished || !j->l->run_dir)) return 0;
@@ -204,10 +311,11 @@ static void watch_signals(struct job_run *j)
 
 int relaunch_run(const struct relaunch *l, int *status, struct err *e)
 {
-    struct job_run j = {.l = l};
+    struct job_run j = {.l = l, .self = getpid()};
     int64_t tries = 0, best = relaunch_step(l->run_dir), all = 0;
     int rc = OK;
     watch_signals(&j);
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* processes whose launcher dies stay below this one */
     while (!(rc = start(&j, e))) {
         char how[64];
         double from = clock_now_s();

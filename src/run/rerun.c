@@ -232,11 +232,15 @@ static int together(const struct rank *k, int rc, struct err *e)
 static int first_weights(struct rank *k, struct err *e)
 {
     struct weights *w;
-    engine_init(k->site.engine);
-    if (!k->cfg.from.dir) return OK;
-    int rc = setup_weights(&w, &k->cfg, e);
+    struct engine *g = k->site.engine;
+    int rc = OK;
+    engine_init(g);
+    if (k->cfg.adapter.kind && k->cfg.adapter.from)
+        rc = source_adapter(&g->store, &g->kernels, g->stream, &k->cfg.model, k->cfg.adapter.from, e);
+    if (rc || !k->cfg.from.dir) return rc;
+    rc = setup_weights(&w, &k->cfg, e);
     if (rc) return rc;
-    rc = source_load(&k->site.engine->store, &k->site.engine->kernels, k->site.engine->stream, w, e);
+    rc = source_load(&g->store, &g->kernels, g->stream, w, e);
     weights_close(w);
     return rc;
 }
@@ -246,12 +250,12 @@ static int load(const struct rerunning *x, struct rank *k, struct err *e)
     struct ckpt *c = NULL;
     if (!x->from) {
         int rc = together(k, first_weights(k, e), e);
-        if (!rc && k->cfg.from.dir) exchange_publish(&k->site.engine->exchange);
+        if (!rc && (k->cfg.from.dir || k->cfg.adapter.from)) exchange_publish(&k->site.engine->exchange);
         return rc;
     }
     struct changes_data data = {.train = dataset_fingerprint(k->train), .known = true};
     int rc = ckpt_open(&c, x->from, e);
-    if (!rc) rc = save_check(k->site.engine, c, e);
+    if (!rc) rc = save_check(k->site.engine, c, NULL, e);
     if (!rc && k->site.ranks.rank == 0 && x->r->same_layout) rc = changes_check(c, &k->cfg, &data, e);
     rc = save_resume(k->site.engine, c, NULL, rc, NULL, e);
     ckpt_close(c);
@@ -272,6 +276,8 @@ static int set_up(struct rerunning *x, struct rank *k, struct comm *world, struc
     struct job mine = x->job; /* ranks are threads: the job is read only */
     int rc = job_read_config(&mine, &k->cfg, &k->conf, k->arena, &k->tokenizer, e);
     if (!rc) rc = site_join(&k->site, &(struct site_config){.config = &k->cfg, .world = world}, e);
+    if (!rc && k->cfg.train.objective == OBJECTIVE_DPO)
+        rc = err_set(e, ERR_REQUEST, "%s: a step on preferences (train.objective: dpo) is not replayed", x->q->dir);
     if (rc) return rc;
     rc = together(k, datasets_open(&k->train, &k->cfg, &k->cfg.data.train, k->tokenizer, NULL, e), e);
     if (!rc) rc = choose_recompute(&k->cfg, choose_together, world, &(struct chosen){0}, e);

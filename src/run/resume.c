@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/fs.h"
 #include "base/log.h"
@@ -40,27 +41,63 @@ static int lies_in(const char *path, const char *root, bool *yes, struct err *e)
 }
 
 /* ---- what rank 0 finds ---- */
-static void add_advice(const char *nearest, struct err *e)
+/* own: it is one of this run's, which its name is enough for. */
+static void add_nearest(const char *nearest, bool own, struct err *e)
 {
     size_t n = strlen(e->text);
-    if (nearest)
-        snprintf(e->text + n, sizeof e->text - n, "; the nearest that can be used is %s: choose it with %s=%s", nearest,
-                 key, last_part(nearest));
-    n = strlen(e->text);
+    snprintf(e->text + n, sizeof e->text - n, "; the nearest that can be used is %s: choose it with %s=%s", nearest,
+             key, own ? last_part(nearest) : nearest);
+}
+
+static void add_advice(const char *nearest, bool own, struct err *e)
+{
+    if (nearest) add_nearest(nearest, own, e);
+    size_t n = strlen(e->text);
     snprintf(e->text + n, sizeof e->text - n, "%s start afresh with %s=never, which moves all of them aside",
              nearest ? ", or" : ";", key);
 }
 
-void resume_advise(const char *root, const char *than, struct err *e)
+/* The newest usable one of root, but for `than` and what has its damaged file; xfree it. NULL: there is none. */
+static char *nearest_in(const char *root, const char *than, const char *file)
 {
     struct ckpt_listing *list;
     int n;
-    const char *nearest = NULL;
-    if (ckpt_list(root, &list, &n, NULL) < 0) return;
-    for (int i = 0; i < n; i++)
-        if (list[i].code == OK && (!than || strcmp(list[i].path, than))) nearest = list[i].path;
-    add_advice(nearest, e);
+    char *nearest = NULL;
+    if (ckpt_list(root, &list, &n, NULL) < 0) return NULL;
+    for (int i = n - 1; i >= 0 && !nearest; i--)
+        if (list[i].code == OK && (!than || strcmp(last_part(list[i].path), last_part(than))) &&
+            !(file && than && ckpt_shared(than, list[i].path, file)))
+            nearest = xstrdup(list[i].path);
     ckpt_list_free(list, n);
+    return nearest;
+}
+
+void resume_advise(const char *root, const char *than, const char *file, struct err *e)
+{
+    bool own = true;
+    if (than && (lies_in(than, root, &own, NULL) || own)) own = true;
+    const char *slash = than ? strrchr(than, '/') : NULL;
+    char *above = own ? xstrdup(root) : slash ? xstrndup(than, (size_t)(slash - than)) : xstrdup(".");
+    char *nearest = nearest_in(above, than, file);
+    if (!nearest && !own) {
+        nearest = nearest_in(root, NULL, NULL);
+        own = true;
+    }
+    add_advice(nearest, own, e);
+    xfree(nearest);
+    xfree(above);
+}
+
+/* The checkpoint that a link below root (latest, best) names; what is no link stays what it is. */
+static void follow(const char *root, char **path)
+{
+    char name[64];
+    ssize_t n = readlink(*path, name, sizeof name - 1);
+    if (n <= 0) return;
+    name[n] = 0;
+    if (ckpt_step_of(name) < 0) return;
+    xfree(*path);
+    *path = fs_join(root, name);
 }
 
 /* A word without a slash is the name of one below root when it is there. */
@@ -69,6 +106,7 @@ static int named(const char *how, const char *root, char **path, struct err *e)
     int64_t there = -1;
     char *own = fs_join(root, how);
     int rc = strchr(how, '/') ? OK : fs_look(own, &there, e);
+    if (!rc && there >= 0) follow(root, &own);
     if (!rc && there >= 0) *path = xstrdup(own);
     if (!rc && there < 0) rc = ckpt_resolve(how, path, e);
     xfree(own);
@@ -82,11 +120,17 @@ static int find(const char *how, const char *root, char **path, struct err *e)
     int rc = OK;
     *path = NULL;
     if (!strcmp(how, "never")) return OK;
-    if (strcmp(how, "auto")) return named(how, root, path, e);
+    if (strcmp(how, "auto")) {
+        rc = named(how, root, path, e);
+        if (rc && !strstr(e->text, "the nearest that can be used") && (nearest = nearest_in(root, NULL, NULL)))
+            add_nearest(nearest, true, e);
+        xfree(nearest);
+        return rc;
+    }
     rc = ckpt_recover(root, e);
     if (!rc) rc = ckpt_newest(root, path, &nearest, e);
     if (rc) {
-        add_advice(nearest, e);
+        add_advice(nearest, true, e);
         err_prefix(e, "cannot resume");
     }
     xfree(nearest);
@@ -139,7 +183,7 @@ static int open_same(struct resume *r, struct comm *world, const char *root, con
     if (rc) err_prefix(e, "cannot resume");
     if (world) rc = compare_first(world, r->ckpt, rc, e);
     bool looks = !world || comm_rank(world) == 0;
-    if (rc && looks) resume_advise(root, path, e);
+    if (rc && looks) resume_advise(root, path, NULL, e);
     return together(world, rc, e);
 }
 

@@ -30,9 +30,10 @@ struct resume {
  *           that chooses it; or a rank does not see what rank 0 sees, and is named */
 int resume_choose(struct resume *r, struct comm *world, const struct config *c, const struct conf *f, const char *root,
                   struct err *e);
-/* The text that ends an error: the nearest checkpoint of root that can be used instead of `than` (NULL: of any), and
- * the key. Local. */
-void resume_advise(const char *root, const char *than, struct err *e);
+/* The text that ends an error: the nearest checkpoint that can be used instead of `than` (NULL: of any), of root, or of
+ * where `than` lies, and the key. file (may be NULL): what is damaged of `than`; one that has the same file is no help.
+ * Local. */
+void resume_advise(const char *root, const char *than, const char *file, struct err *e);
 /* Rank 0, when everything is loaded: cleans root, moves aside what stands in the way of the next start, or, where the
  * run does not go on from there, all of root. Local. */
 int resume_done(const struct resume *r, const char *root, struct err *e);

@@ -198,3 +198,70 @@ int sample_token(struct sampler *s, const struct sample_spec *spec, const float 
     *token = draw(s, logits_V, whole ? NULL : &kept, u);
     return OK;
 }
+
+/* ---- what came before ---- */
+
+int sample_before_check(const struct sample_before *b, struct err *e)
+{
+    if (!(b->min_p >= 0 && b->min_p <= 1))
+        return err_set(e, ERR_REQUEST, "min_p %g: choose a share from 0 (off) to 1", b->min_p);
+    if (!(b->repetition >= 0 && b->repetition <= 1e6))
+        return err_set(e, ERR_REQUEST, "repetition penalty %g: choose a factor above 0, such as 1.1 (1 is off)",
+                       b->repetition);
+    if (!(fabs(b->presence) <= 1e6 && fabs(b->frequency) <= 1e6))
+        return err_set(e, ERR_REQUEST, "presence penalty %g, frequency penalty %g: choose numbers, 0 is off",
+                       b->presence, b->frequency);
+    return OK;
+}
+
+bool sample_before_changes(const struct sample_before *b)
+{
+    return (b->repetition > 0 && b->repetition != 1) || b->presence != 0 || b->frequency != 0 || b->min_p > 0;
+}
+
+/* Each token once: id_V counts how often it was written, and is -1 when it is done. */
+void sample_before_apply(struct sampler *s, const struct sample_before *b, double temperature, const int32_t *ids,
+                         int64_t n, int64_t n_prompt, float *logits_V)
+{
+    int32_t *written_V = s->id_V;
+    for (int64_t i = 0; i < n; i++) written_V[ids[i]] = 0;
+    for (int64_t i = n_prompt; i < n; i++) written_V[ids[i]]++;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t id = ids[i], written = written_V[id];
+        if (written < 0) continue;
+        double x = (double)logits_V[id];
+        if (b->repetition > 0) x = x > 0 ? x / b->repetition : x * b->repetition;
+        if (written) x -= b->presence + b->frequency * written;
+        logits_V[id] = (float)x;
+        written_V[id] = -1;
+    }
+    if (!(b->min_p > 0)) return;
+    float max = logits_V[0];
+    for (int64_t v = 1; v < s->n_vocab; v++)
+        if (logits_V[v] > max) max = logits_V[v];
+    double least = (double)max + temperature * log(b->min_p);
+    for (int64_t v = 0; v < s->n_vocab; v++)
+        if ((double)logits_V[v] < least) logits_V[v] = -INFINITY;
+}
+
+double sample_log_sum(const float *logits_V, int64_t n_vocab)
+{
+    float max = logits_V[0];
+    double sum = 0;
+    for (int64_t v = 1; v < n_vocab; v++)
+        if (logits_V[v] > max) max = logits_V[v];
+    for (int64_t v = 0; v < n_vocab; v++) sum += exp((double)logits_V[v] - (double)max);
+    return (double)max + log(sum);
+}
+
+/* Insertion into the n best: O(V) while few of them change. */
+void sample_top(const float *logits_V, int64_t n_vocab, int n, int32_t *id)
+{
+    int have = 0;
+    for (int64_t v = 0; v < n_vocab; v++) {
+        if (have == n && (!n || logits_V[v] <= logits_V[id[n - 1]])) continue;
+        int at = have < n ? have++ : n - 1;
+        for (; at > 0 && logits_V[v] > logits_V[id[at - 1]]; at--) id[at] = id[at - 1];
+        id[at] = (int32_t)v;
+    }
+}

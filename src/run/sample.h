@@ -16,6 +16,7 @@
 #ifndef TUTTI_RUN_SAMPLE_H
 #define TUTTI_RUN_SAMPLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -38,5 +39,25 @@ void sampler_free(struct sampler *s); /* NULL is fine */
  * or nothing but -inf is ERR_NUMERIC and names the token. The spec must pass sample_check. O(n_vocab) expected. */
 int sample_token(struct sampler *s, const struct sample_spec *spec, const float *logits_V, int64_t position,
                  int64_t *token, struct err *e);
+
+/* What changes logits before, by what came before; all zero: nothing does. */
+struct sample_before {
+    double repetition; /* > 0: of a token that was there, prompt too, a positive logit is divided by it, a negative one
+                          multiplied (Keskar et al. 2019); 0 or 1: off */
+    double presence;   /* taken off the logit of a token that was written, once */
+    double frequency;  /* and as often as it was */
+    double min_p;      /* [0, 1]: then tokens less likely than so many times the likeliest, at the temperature, go */
+};
+int sample_before_check(const struct sample_before *b, struct err *e); /* as sample_check */
+bool sample_before_changes(const struct sample_before *b);
+/* Changes logits[n_vocab] by the n tokens before, of which the first n_prompt were given. O(n_vocab). */
+void sample_before_apply(struct sampler *s, const struct sample_before *b, double temperature, const int32_t *ids,
+                         int64_t n, int64_t n_prompt, float *logits_V);
+
+/* Natural logarithms of probabilities, of the plain softmax: log p(id) = logits[id] - sample_log_sum. NaN where logits
+ * are not finite. */
+double sample_log_sum(const float *logits_V, int64_t n_vocab);
+/* The n likeliest tokens, likeliest first, of equal ones the lower id. */
+void sample_top(const float *logits_V, int64_t n_vocab, int n, int32_t *id);
 
 #endif

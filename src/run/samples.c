@@ -16,28 +16,33 @@ static bool collect(void *ctx, const char *text, size_t n)
     return true;
 }
 
-static int write_text(const struct config *c, const char *checkpoint, struct str *out, struct err *e)
+struct writer {
+    struct weights *w;
+    struct tokenizer *t;
+    struct device *d;
+    struct generator *g;
+};
+
+static int writer_open(struct writer *x, const struct config *c, const char *checkpoint, const char *const *prompts,
+                       int n, struct err *e)
 {
-    struct weights *w = NULL;
-    struct tokenizer *t = NULL;
-    struct device *d = NULL;
-    struct generator *g = NULL;
-    struct generate_result r;
-    const struct sample_spec spec = {.temperature = c->run.sample_temperature,
-                                     .top_p = 1,
-                                     .seed = (uint64_t)c->run.seed};
-    const char *prompt = c->run.sample_prompt;
     int threads = c->run.threads ? (int)c->run.threads : thread_n_cores();
-    int rc = weights_open(&w, checkpoint, e);
-    if (!rc) rc = source_tokenizer(w, &t, e);
-    if (!rc) rc = device_cpu_new(&d, threads, e);
-    if (!rc) rc = generator_new(&g, w, d, threads, (int64_t)strlen(prompt) + c->run.sample_tokens + 1, DT_BF16, e);
-    if (!rc) rc = generate(g, t, prompt, c->run.sample_tokens, &spec, collect, out, &r, e);
-    generator_free(g);
-    if (d) device_free(d);
-    tokenizer_free(t);
-    weights_close(w);
+    int64_t longest = 0;
+    for (int i = 0; i < n; i++)
+        if ((int64_t)strlen(prompts[i]) > longest) longest = (int64_t)strlen(prompts[i]);
+    int rc = weights_open(&x->w, checkpoint, e);
+    if (!rc) rc = source_tokenizer(x->w, &x->t, e);
+    if (!rc) rc = device_cpu_new(&x->d, threads, e);
+    if (!rc) rc = generator_new(&x->g, x->w, x->d, threads, longest + c->run.sample_tokens + 1, DT_BF16, e);
     return rc;
+}
+
+static void writer_close(struct writer *x)
+{
+    generator_free(x->g);
+    if (x->d) device_free(x->d);
+    tokenizer_free(x->t);
+    weights_close(x->w);
 }
 
 /* The text of several lines as a part of its own in a log of lines. */
@@ -57,21 +62,35 @@ static void show(int64_t step, const char *prompt, const char *text)
     str_free(&shown);
 }
 
-int samples_write(const struct config *c, const char *checkpoint, int64_t step, struct err *e)
+static int write_one(struct writer *x, const struct config *c, int64_t step, const char *prompt, struct err *e)
 {
     struct str text = {0}, line = {0};
-    int rc = write_text(c, checkpoint, &text, e);
+    struct generate_result r;
+    const struct sample_spec spec = {.temperature = c->run.sample_temperature,
+                                     .top_p = 1,
+                                     .seed = (uint64_t)c->run.seed};
+    int rc = generate(x->g, x->t, prompt, c->run.sample_tokens, &spec, collect, &text, &r, e);
     if (!rc) {
-        show(step, c->run.sample_prompt, str_text(&text));
+        show(step, prompt, str_text(&text));
         struct json_out o = {.s = &line};
         json_begin_object(&o, NULL);
         json_put_int(&o, "step", step);
-        json_put_string(&o, "prompt", c->run.sample_prompt);
+        json_put_string(&o, "prompt", prompt);
         json_put_string(&o, "text", str_text(&text));
         json_end_object(&o);
         rc = append_line(c->run.dir, "samples.jsonl", &line, e);
     }
     str_free(&text);
     str_free(&line);
+    return rc;
+}
+
+int samples_write(const struct config *c, const char *checkpoint, int64_t step, const char *const *prompts, int n,
+                  struct err *e)
+{
+    struct writer x = {0};
+    int rc = writer_open(&x, c, checkpoint, prompts, n, e);
+    for (int i = 0; i < n && !rc; i++) rc = write_one(&x, c, step, prompts[i], e);
+    writer_close(&x);
     return rc;
 }

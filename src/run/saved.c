@@ -3,9 +3,11 @@
  * it, where the host can reach them. Loading writes the same places and derives the compute copy. */
 #include "run/saved.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -69,15 +71,15 @@ static int64_t describe(const struct engine *g, bool pieces, bool own, struct ck
     struct ckpt_tensor *t = xcalloc((size_t)g->params.n * (size_t)s->n_arrays + 1, sizeof *t);
     int64_t n = 0;
     for (int k = 0; k < s->n_arrays; k++) {
-        const struct array *a = store_array(s, k);
-        for (int i = 0; s->array[k].row.saved && array_is_here(a) && i < g->params.n; i++) {
-            if (!array_covers(&s->array[k].row, &g->params.p[i]) || (own && readers_has(g, k))) continue;
+        for (int i = 0; s->array[k].row.saved && store_has(s, k) && i < g->params.n; i++) {
+            const struct array *a = store_array_of(s, k, i);
+            if (!store_covers(s, k, i) || (own && readers_has(g, k, i))) continue;
             struct ckpt_tensor *x = &t[n++];
             *x = tensor_of(&s->array[k].row, a, &g->params.p[i], pieces ? store_writes(s, i, k) : store_held(s, i, k));
             if (device_is_direct(a->buf.dev) && !a->row.away) continue;
             static const struct ckpt_access access = {to_host, from_host};
             struct there *ctx = xcalloc(1, sizeof *ctx);
-            *ctx = (struct there){store_stream(s, k, g->stream), x->p};
+            *ctx = (struct there){store_stream_of(s, k, i, g->stream), x->p};
             x->access = &access;
             x->ctx = ctx;
             x->p = NULL;
@@ -87,6 +89,21 @@ static int64_t describe(const struct engine *g, bool pieces, bool own, struct ck
     return n;
 }
 
+static void adapter_put(const struct adapter *a, struct json_out *o)
+{
+    json_begin_object(o, "adapter");
+    json_put_string(o, "kind", "lora");
+    json_put_int(o, "rank", a->rank);
+    if (a->base != PACKING_NONE) json_put_string(o, "base", packing_row(a->base)->name);
+    json_put_real(o, "alpha", a->alpha);
+    json_put_bool(o, "stabilised", a->stabilised);
+    json_put_real(o, "times", model_adapter_times(a));
+    json_begin_array(o, "targets");
+    for (int i = 0; i < a->n_targets; i++) json_put_string(o, NULL, a->targets[i]);
+    json_end_array(o);
+    json_end_object(o);
+}
+
 static void describe_model(const struct engine *g, const struct save_info *s, struct str *extra)
 {
     struct hf_model h = source_hf_model(&g->cfg.model, s->bos, s->eos);
@@ -94,10 +111,14 @@ static void describe_model(const struct engine *g, const struct save_info *s, st
     struct json_out o = {.s = extra};
     json_begin_object(&o, NULL);
     hf_config_put(&o, "model", &h, g->cfg.dtype);
+    if (g->cfg.model.adapter) adapter_put(g->cfg.model.adapter, &o);
     changes_put_data(&s->data, &o);
     if (g->cfg.scale.first > 0) loss_scale_put(&g->scale, &o);
     fallback_put(&g->fallback, &o);
     if (s->skips) skips_put(s->skips, &o);
+    if (s->evals) evals_put(s->evals, &o);
+    char digits[17];
+    if (s->reference) json_put_string(&o, "reference", hash64_print(digits, *s->reference));
     json_end_object(&o);
 }
 
@@ -118,8 +139,8 @@ int64_t save_describe(const struct engine *g, const void *memory, struct ckpt_te
     struct ckpt_tensor *t = xcalloc(to_size(x->n) + 1, sizeof *t);
     for (int64_t i = 0; i < x->n; i++) {
         const struct snapshot_part *p = &x->part[i];
-        t[i] =
-            tensor_of(&g->store.array[p->array].row, store_array(&g->store, p->array), &g->params.p[p->param], p->span);
+        t[i] = tensor_of(&g->store.array[p->array].row, store_array_of(&g->store, p->array, p->param),
+                         &g->params.p[p->param], p->span);
         t[i].p = (char *)(uintptr_t)memory + p->at;
     }
     *out = t;
@@ -133,6 +154,13 @@ int save_abort(const struct engine *g, const struct ranks *r, const char *root, 
     return rc;
 }
 
+int save_rank(const struct ckpt_info *info, const char *root, int rank, const struct ckpt_tensor *t, int64_t n,
+              struct err *e)
+{
+    return info->incremental ? ckpt_save_rank_since(root, info->step, rank, t, n, NULL, e)
+                             : ckpt_save_rank(root, info->step, rank, t, n, e);
+}
+
 /* Begin (one rank), write (those that hold the first replica), publish (one rank). */
 static int save_together(const struct engine *g, const struct ranks *r, const char *root, const struct ckpt_info *info,
                          struct err *e)
@@ -142,7 +170,7 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
     if (rc) return rc;
     int64_t n = save_describe(g, NULL, &t);
     rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
-    if (!rc) rc = agree(r, r->writes ? ckpt_save_rank(root, info->step, r->writer, t, n, e) : OK, e);
+    if (!rc) rc = agree(r, r->writes ? save_rank(info, root, r->writer, t, n, e) : OK, e);
     if (!rc) rc = agree(r, r->rank == 0 ? ckpt_save_publish(root, r->n_writers, info, e) : OK, e);
     if (rc) rc = save_abort(g, r, root, info->step, rc, e);
     save_forget(t, n);
@@ -172,6 +200,9 @@ void save_words_make(struct save_words *w, const struct engine *g, const struct 
         .n_attachments = n,
         .keep = to_int(s->keep),
         .keep_every = s->keep_every,
+        .incremental = s->incremental,
+        .in_use = s->in_use,
+        .told = &w->told,
     };
 }
 
@@ -186,17 +217,45 @@ int save_checkpoint(const struct engine *g, const struct ranks *r, const struct 
     struct save_words w;
     save_words_make(&w, g, s);
     int rc = save_together(g, r, s->root, &w.info, e);
+    if (s->told) *s->told = w.told;
     save_words_free(&w);
     return rc;
 }
 
-int save_check(const struct engine *g, const struct ckpt *c, struct err *e)
+/* The newest below root that is of the model with these tensors; else what is to be done. */
+static void advise_model(const char *root, const struct ckpt_tensor *t, int64_t n, struct err *e)
+{
+    struct ckpt_listing *list;
+    int count;
+    const char *found = NULL;
+    if (ckpt_list(root, &list, &count, NULL) < 0) return;
+    for (int i = count - 1; i >= 0 && !found; i--) {
+        struct ckpt *c;
+        if (list[i].code || ckpt_open(&c, list[i].path, NULL)) continue;
+        if (ckpt_check(c, t, n, NULL) == OK) found = list[i].path;
+        ckpt_close(c);
+    }
+    size_t at = strlen(e->text);
+    if (found)
+        snprintf(e->text + at, sizeof e->text - at,
+                 "; the nearest that is of this model is %s: choose it with "
+                 "checkpoint.resume=%s",
+                 found, strrchr(found, '/') + 1);
+    else
+        snprintf(e->text + at, sizeof e->text - at,
+                 "; give the model that it is of (its config.yaml), or another run.dir, or start afresh with "
+                 "checkpoint.resume=never");
+    ckpt_list_free(list, count);
+}
+
+int save_check(const struct engine *g, const struct ckpt *c, const char *root, struct err *e)
 {
     struct ckpt_tensor *t;
     int64_t n = describe(g, false, false, &t);
-    int rc = ckpt_check_attachments(c, e);
+    int rc = ckpt_check_attachments(c, e), attached = rc;
     if (!rc)
         rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
+    if (rc && !attached && root) advise_model(root, t, n, e);
     if (rc) err_prefix(e, "cannot resume");
     save_forget(t, n);
     return rc;
@@ -208,18 +267,20 @@ struct source {
     const char *root;
 };
 
-static int explain(const struct source *x, int rc, struct err *e)
+/* file: where it was found; NULL: unknown. */
+static int explain(const struct source *x, const char *file, int rc, struct err *e)
 {
     if (!rc) return OK;
     err_prefix(e, "cannot resume");
-    if (x->root && rc != ERR_REQUEST) resume_advise(x->root, ckpt_path(x->c), e);
+    if (x->root && rc != ERR_REQUEST) resume_advise(x->root, ckpt_path(x->c), file, e);
     return rc;
 }
 
 static int read_part(void *ctx, const struct reading *r, enum dtype as, void *dst, struct err *e)
 {
     const struct source *x = ctx;
-    return explain(x, ckpt_read_stretch(x->c, r->tensor, r->box, r->lo, r->n, as, dst, e), e);
+    return explain(x, ckpt_file_of(x->c, r->tensor, r->box),
+                   ckpt_read_stretch(x->c, r->tensor, r->box, r->lo, r->n, as, dst, e), e);
 }
 
 /* Arrays elsewhere, such as in another memory: each rank for itself. */
@@ -227,9 +288,26 @@ static int read_own(struct engine *g, const struct source *x, struct err *e)
 {
     struct ckpt_tensor *t;
     int64_t n = describe(g, false, true, &t);
-    int rc = n ? explain(x, ckpt_load(x->c, t, n, e), e) : OK;
+    int rc = n ? explain(x, NULL, ckpt_load(x->c, t, n, e), e) : OK;
     save_forget(t, n);
     return rc;
+}
+
+void save_needs(const struct engine *g, const struct ckpt *c, uint8_t *needs)
+{
+    struct ckpt_tensor *t;
+    int64_t n = describe(g, false, true, &t);
+    memset(needs, 0, to_size(ckpt_n_files(c)));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = ckpt_find(c, t[i].group, t[i].name);
+        int boxes = at < 0 ? 0 : ckpt_at(c, at).n_boxes;
+        for (int k = 0; k < boxes; k++) {
+            struct region box = ckpt_box(c, at, k), part;
+            if (box.nd != t[i].box.nd || !region_intersect(&box, &t[i].box, &part)) continue;
+            for (int f = 0; f < ckpt_n_files(c); f++) needs[f] |= !strcmp(ckpt_file_name(c, f), ckpt_file_of(c, at, k));
+        }
+    }
+    save_forget(t, n);
 }
 
 /* Where masters or weights wait elsewhere: a stretch at a time, by the host. */
@@ -260,10 +338,12 @@ static void derive(struct engine *g)
     const struct store *s = &g->store;
     bool own = array_is_here(&s->array[STORE_MASTER]),
          away = s->array[STORE_MASTER].row.away || s->array[STORE_PARAM].row.away;
-    for (int i = 0; own && away && i < g->params.n; i++) derive_away(g, i);
+    for (int i = 0; own && away && i < g->params.n; i++)
+        if (!g->params.p[i].frozen) derive_away(g, i);
     for (int i = 0; own && !away && i < g->params.n; i++) {
         struct array_span from = store_held(s, i, STORE_MASTER), to = store_piece(s, i, STORE_PARAM);
         const struct array *copy = &s->array[STORE_PARAM];
+        if (g->params.p[i].frozen) continue; /* read to where it is */
         flat_cast(g->stream, array_at(copy, to.at + from.lo - to.lo), s->dtype,
                   array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
     }

@@ -15,27 +15,37 @@
 #include "engine/engine.h"
 #include "base/str.h"
 #include "config/ranks.h"
+#include "run/evals.h"
 #include "run/skips.h"
 
 struct save_info {
     const char *root;     /* run.dir/checkpoints */
     int64_t step, tokens; /* done so far */
     int64_t keep, keep_every;
+    bool incremental;          /* what stands still is linked (checkpoint/still.h) */
     const char *config_text;   /* resolved config.yaml */
     const char *tokenizer_dir; /* holds tokenizer.json and what goes with it (companions.h); NULL: none */
     const struct config *cfg;  /* for what model.from says of the ends of texts; NULL: nothing */
     int32_t bos, eos;
     struct changes_data data;
-    const struct skips *skips; /* NULL: none */
+    const struct skips *skips;  /* NULL: none */
+    const struct evals *evals;  /* NULL: none */
+    const uint64_t *reference;  /* of the weights that the run is held to (train.grpo.beta); NULL: it is not */
+    const atomic_llong *in_use; /* of ckpt_info */
+    struct ckpt_told *told;     /* filled on rank 0 by a save that all wait for; NULL: nobody asks */
 };
 /* Saves while all ranks wait for it; beside the steps: saving.h. Fails with ERR_NUMERIC, and nothing is written, when
  * the state is not worth publishing (health.h). */
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e);
+/* This rank's files, all of them or what changed, as info says. Local. */
+int save_rank(const struct ckpt_info *info, const char *root, int rank, const struct ckpt_tensor *t, int64_t n,
+              struct err *e);
 /* ---- of a save, for who takes its steps one by one (saving.h) ---- */
 
 /* What a checkpoint has beside tensors. Its texts are its own but for config_text, which outlives it. */
 struct save_words {
     struct ckpt_info info;
+    struct ckpt_told told; /* of rank 0, when it is published */
     struct ckpt_attachment file[1 + HF_BESIDE];
     char *path[HF_BESIDE];
     struct str extra;
@@ -52,8 +62,11 @@ void save_forget(struct ckpt_tensor *t, int64_t n);
 int save_abort(const struct engine *g, const struct ranks *r, const char *root, int64_t step, int rc, struct err *e);
 
 /* Whether c holds this model and its arrays: names, shapes and types; attachments are compared with their checksums.
- * Local. */
-int save_check(const struct engine *g, const struct ckpt *c, struct err *e);
+ * root (may be NULL): where an error looks for one that does. Local. */
+int save_check(const struct engine *g, const struct ckpt *c, const char *root, struct err *e);
+/* needs[file] of c: this rank reads some of it for itself, wherever the others may read it (arrays that wait in another
+ * memory). Local. */
+void save_needs(const struct engine *g, const struct ckpt *c, uint8_t *needs);
 /* The state of a checkpoint that was checked, every byte of it read once by one of the ranks (engine/readers.h), and
  * the compute copy of it; whole copies of shared state are completed by the others. root: where the words of an error
  * look for another checkpoint (resume_advise), NULL nowhere. said (may be NULL): what was read by whom. A failure of

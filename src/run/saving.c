@@ -36,7 +36,7 @@ static void *work(void *arg)
     const struct ckpt_info *info = &x->words.info;
     thread_name_set("r%d save %s", x->r->rank, x->publishes ? "pub" : "");
     x->rc = x->publishes ? ckpt_save_publish(x->root, x->r->n_writers, info, &x->why)
-                         : ckpt_save_rank(x->root, info->step, x->r->writer, x->t, x->n, &x->why);
+                         : save_rank(info, x->root, x->r->writer, x->t, x->n, &x->why);
     atomic_store(&x->done, true);
     return NULL;
 }
@@ -131,6 +131,8 @@ int saving_finish(struct saving *x, struct err *e)
     while (!rc && !over) rc = saving_next(x, &over, e);
     return rc;
 }
+
+struct ckpt_told saving_told(const struct saving *x) { return x->words.told; }
 
 int64_t saving_step(const struct saving *x) { return x->words.info.step; }
 

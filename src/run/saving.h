@@ -30,6 +30,8 @@ bool saving_is_busy(const struct saving *x);
 int saving_next(struct saving *x, bool *over, struct err *e);
 /* Waits until it is over. Fails as saving_next. Collective. */
 int saving_finish(struct saving *x, struct err *e);
+/* Of one that is over, on rank 0. */
+struct ckpt_told saving_told(const struct saving *x);
 int64_t saving_step(const struct saving *x);
 /* From saving_begin on: seconds so far, and for how many of them the steps waited: for the copy, and in saving_next and
  * saving_finish. */

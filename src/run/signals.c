@@ -28,6 +28,8 @@ enum { N_CAUGHT = sizeof caught / sizeof *caught };
 #define LOOK_S 1.0 /* between looks for the launcher */
 
 struct signals {
+    _Atomic(signals_quit_fn *) quit;
+    void *quit_ctx; /* written before it */
     int fd, pipe[2];
     sigset_t set, before;
     pthread_t watcher;
@@ -57,7 +59,11 @@ static int next_signal(struct signals *s, double wait_s)
     struct signalfd_siginfo info;
     if (poll(p, 2, wait_s < 0 ? -1 : (int)(1e3 * wait_s) + 1) < 0) return errno == EINTR ? 0 : -1;
     if (p[1].revents) return -1;
-    return (p[0].revents & POLLIN) && read(s->fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+    if (!(p[0].revents & POLLIN) || read(s->fd, &info, sizeof info) != sizeof info) return 0;
+    if (info.ssi_signo != SIGQUIT) return (int)info.ssi_signo;
+    signals_quit_fn *quit = atomic_load(&s->quit);
+    if (quit) quit(s->quit_ctx, info.ssi_code == SI_QUEUE ? info.ssi_int : 0);
+    return 0;
 }
 
 _Noreturn static void end_now(int number, const char *what)
@@ -125,6 +131,7 @@ static void choose(sigset_t *set)
 {
     struct sigaction now;
     sigemptyset(set);
+    sigaddset(set, SIGQUIT); /* no wish to stop: next_signal */
     for (int i = 0; i < N_CAUGHT; i++) {
         int number = caught[i].number;
         bool ignored = !sigaction(number, NULL, &now) && now.sa_handler == SIG_IGN;
@@ -164,6 +171,13 @@ void signals_close(struct signals *s)
     close(s->fd);
     if (!atomic_load(&s->number)) pthread_sigmask(SIG_SETMASK, &s->before, NULL);
     xfree(s);
+}
+
+void signals_on_quit(struct signals *s, signals_quit_fn *fn, void *ctx)
+{
+    if (!s) return;
+    s->quit_ctx = ctx;
+    atomic_store(&s->quit, fn);
 }
 
 void signals_speak(struct signals *s, bool speaks)

@@ -8,6 +8,7 @@
  *                                                   more than SIGNALS_GRACE_S after the first one: launchers, batch
  *                                                   systems and people signal the same process twice and mean one
  *                                                   request. The others never do (SIGXCPU comes every second)
+ *   SIGQUIT (Ctrl-\)                                what signals_on_quit says; the run goes on
  *   the launcher's process is gone (signals_launched)  as SIGTERM, within about a second
  *
  * While the run is set up there is nothing to save: whoever waits or works for long there reads signals_flag; if the
@@ -32,6 +33,10 @@ int signals_open(struct signals **s, struct err *e);
 /* Once a stop was wanted the signals stay blocked: the process is about to end, and a second one must not make that a
  * failure. */
 void signals_close(struct signals *s);
+/* Called for each SIGQUIT by the watcher, which must not wait; value: what sigqueue brought with it, else 0. Before
+ * that, and with NULL, they are passed over. */
+typedef void signals_quit_fn(void *ctx, int value);
+void signals_on_quit(struct signals *s, signals_quit_fn *fn, void *ctx);
 /* Whether this process says what it will do: one of several is enough. Yes, until told otherwise. */
 void signals_speak(struct signals *s, bool speaks);
 /* This process has a launcher (mpirun, srun), which is its parent now: a run must not go on for ever after that was

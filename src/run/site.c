@@ -79,6 +79,21 @@ static void hold_kept(struct site *s, const struct config *c)
     device_hold(s->dev, MEM_KEPT, s->kept);
 }
 
+/* Its groups are made by all ranks, or by none: rc is what this one has come to. */
+static int make_rollout(struct site *s, const struct config *c, int rc, struct err *e)
+{
+    if (c->train.objective != OBJECTIVE_GRPO) return rc;
+    if (s->ranks.world) rc = comm_agree(s->ranks.world, rc, e);
+    if (rc) return rc;
+    int64_t at_once = c->train.grpo.at_once < c->batch.global ? c->train.grpo.at_once : c->batch.global;
+    return rollout_new(&s->rollout,
+                       &(struct rollout_config){.engine = s->engine,
+                                                .ranks = &s->ranks,
+                                                .positions = c->model.seq_len + 1,
+                                                .sequences = at_once},
+                       e);
+}
+
 int site_build(struct site *s, const struct site_config *x, struct err *e)
 {
     struct engine_config ec = config_engine(x->config);
@@ -93,6 +108,7 @@ int site_build(struct site *s, const struct site_config *x, struct err *e)
     if (x->kind == SITE_PAPER) return engine_new_paper(&s->engine, &ec, s->dev, e);
     rc = engine_new(&s->engine, &ec, s->dev, e);
     if (!rc) hold_kept(s, x->config);
+    rc = make_rollout(s, x->config, rc, e);
     if (!rc) rc = within_limit(s, x, e);
     return rc ? rc : reserve(s, e);
 }
@@ -121,6 +137,7 @@ int site_open(struct site *s, const struct site_config *x, struct err *e)
 void site_close(struct site *s)
 {
     serve_free(s->serve);
+    rollout_free(s->rollout);
     engine_free(s->engine);
     ranks_fini(&s->ranks);
     comm_free(s->counted);

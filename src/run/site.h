@@ -12,6 +12,7 @@
 #ifndef TUTTI_RUN_SITE_H
 #define TUTTI_RUN_SITE_H
 
+#include "run/rollout.h"
 #include "run/serve.h"
 
 enum site_kind { SITE_WORKS, SITE_COUNTS, SITE_PAPER };
@@ -30,6 +31,7 @@ struct site {
     struct device *dev;
     struct engine *engine;
     struct serve *serve;       /* NULL: none */
+    struct rollout *rollout;   /* what writes answers (train.objective: grpo); NULL: nothing does */
     size_t kept;               /* of checkpoints in memory, on dev's ledger */
     double tier_put, tier_get; /* bytes a second, measured when its space was reserved; 0: there is none */
 };

@@ -16,6 +16,7 @@
 
 #define FILE_LIMIT ((size_t)16 << 20)
 #define MOST_STEPS 100000
+#define LEAST_DEVIATION 1e-3 /* of the mean: where losses hardly differ, rounding is no jump */
 
 /* ---- the list ---- */
 bool skips_has(const struct skips *s, int64_t step)
@@ -42,10 +43,16 @@ void skips_free(struct skips *s)
 }
 
 /* ---- jumps ---- */
+double skips_deviation(const struct skips *s)
+{
+    double least = LEAST_DEVIATION * fabs(s->mean), is = sqrt(s->var);
+    return is > least ? is : least;
+}
+
 bool skips_jumped(const struct skips *s, double loss, double deviations, int64_t window)
 {
     if (window < 1 || s->seen < window) return false;
-    return loss - s->mean > deviations * sqrt(s->var);
+    return loss - s->mean > deviations * skips_deviation(s);
 }
 
 /* The first of a window count alike, as in a mean; then each by 2 / (window + 1). */

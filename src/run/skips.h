@@ -39,6 +39,8 @@ bool skips_has(const struct skips *s, int64_t step);
 void skips_add(struct skips *s, int64_t step);
 void skips_free(struct skips *s);
 
+/* Of the losses so far; at least a thousandth of their mean. */
+double skips_deviation(const struct skips *s);
 /* Whether the loss of the step at hand has jumped; learns it where not. window < 1: never. */
 bool skips_jumped(const struct skips *s, double loss, double deviations, int64_t window);
 void skips_learn(struct skips *s, double loss, int64_t window);

@@ -8,11 +8,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/thread.h"
 #include "base/append.h"
 #include "run/epochs.h"
 #include "run/signals.h"
+
+#define STARTS_MOST ((size_t)64 << 20)
 
 /* The first "model name" of /proc/cpuinfo; "" where the system tells none (ARM). */
 static void cpu_name(char out[128])
@@ -96,6 +100,19 @@ static void put_figure(struct json_out *o, const char *key, double v)
     else json_put_null(o, key);
 }
 
+/* Lines of starts.jsonl: which start this is the end of, whatever the clock says (it may jump). -1: not known. */
+static int64_t count_starts(const char *dir)
+{
+    char *path = fs_join(dir, "starts.jsonl"), *text = NULL;
+    size_t n = 0;
+    int64_t lines = 0;
+    if (fs_read_all(path, STARTS_MOST, &text, &n, NULL)) lines = -1;
+    for (size_t i = 0; text && i < n; i++) lines += text[i] == '\n';
+    xfree(text);
+    xfree(path);
+    return lines;
+}
+
 int ends_write(const char *dir, const struct ends_note *n, struct err *e)
 {
     char now[32];
@@ -104,7 +121,9 @@ int ends_write(const char *dir, const struct ends_note *n, struct err *e)
     utc_now(now);
     json_begin_object(&o, NULL);
     json_put_string(&o, "time", now);
-    json_put_bool(&o, "finished", n->step >= n->steps);
+    json_put_int(&o, "starts", count_starts(dir));
+    json_put_bool(&o, "finished", n->step >= n->steps || n->early);
+    json_put_bool(&o, "early", n->early);
     json_put_int(&o, "first_step", n->first);
     json_put_int(&o, "step", n->step);
     json_put_int(&o, "steps", n->steps);

@@ -30,6 +30,7 @@ struct ends_note {
     double tokens_per_s;        /* over the time of this start's steps; 0: there was none */
     double seconds;             /* from the first step to the end: steps, validation, saving */
     double loss, valid_loss;    /* NaN: none */
+    bool early;                 /* evaluations ended it (run.stop_early) */
     int signal;                 /* that stopped it; 0: none */
     const char *checkpoint;     /* the newest; "": none */
 };

@@ -68,7 +68,7 @@ static void answer(void *ctx, const char *path, struct http_answer *a)
     int rc = s->pulse ? OK : pulse_open(&s->pulse, s->dir, &e);
     if (!rc && (s->looked_s <= 0 || now - s->looked_s > FRESH_S)) {
         rc = pulse_look(s->pulse, &e);
-        s->looked_s = now;
+        s->looked_s = rc ? 0 : now; /* who asks next looks again: what was read before is not how the run is */
     }
     if (rc) {
         a->status = 503;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* synthesise.c: one sample after another, all threads within each: a decoding step reads every parameter, and the
- * prompt is read again for each sample. Rejected for now: several samples in a batch, for which the decoding tape has
- * no shape. */
+/* synthesise.c: a queue of samples under way; the first is judged and written when it is done, so that they are written
+ * in their order, and new ones are asked for while there is room. Samples of one prompt take over its pages. */
 #include "run/synthesise.h"
 
 #include <string.h>
@@ -15,20 +14,35 @@
 #include "base/rng.h"
 #include "config/start_weights.h"
 #include "curate/group.h"
+#include "run/answer_whole.h"
 #include "run/prompts.h"
 #include "source/bad_list.h"
+
+enum { ROWS = 256 }; /* of a step, prompts among them */
+
+struct made {
+    int64_t i, k, id; /* prompt, sample of it; the answer's id */
+    char *prompt;
+    struct source_place place;
+    struct answer_whole answer;
+    struct made *next;
+};
 
 struct synthesis {
     const struct synthesis_options *o;
     struct weights *weights;
     struct tokenizer *tokenizer;
     struct device *device;
-    struct generator *generator;
+    struct decoding *decoding;
+    struct answering *answering;
+    struct made *first, **last; /* asked for and not written */
+    struct tokens ids;          /* of the last prompt that was asked for */
     struct synthesis_parts parts;
     struct document document;
     struct str answer;
     uint64_t weights_hash;
-    int64_t room, vocab, prompts, part_begun; /* part_begun: samples before the part that is written */
+    int64_t room, vocab, prompts, longest; /* longest: tokens of a prompt */
+    int64_t asked, part_begun;             /* samples, in all; those before the part that is written */
     double start_s, shown_s;
     int64_t tokens_before;
     bool shown;
@@ -95,21 +109,29 @@ static int open_model(struct synthesis *s, struct err *e)
 
 static int open_generator(struct synthesis *s, struct err *e)
 {
+    int64_t most = s->longest + s->o->max_tokens, all = s->prompts * s->o->n_samples;
+    struct decoding_options o = {.threads = s->o->threads,
+                                 .dtype = s->o->dtype,
+                                 .sequences = s->o->batch < all ? s->o->batch : all,
+                                 .positions = most < s->room ? most : s->room,
+                                 .rows = s->o->batch > ROWS ? s->o->batch : ROWS};
     int code = device_cpu_new(&s->device, s->o->threads, e);
-    if (code) return code;
-    return generator_new(&s->generator, s->weights, s->device, s->o->threads, s->room, s->o->dtype, e);
+    if (!code) code = decoding_new(&s->decoding, s->weights, s->device, &o, e);
+    if (!code) s->answering = answering_new(s->decoding, s->tokenizer);
+    return code;
 }
 
 /* -- one sample ------------------------------------------------------------------------------------------------- */
 
-static bool take(void *ctx, const char *text, size_t n)
+static void sample_free(struct made *x)
 {
-    str_add(ctx, text, n);
-    return true;
+    answer_whole_free(&x->answer);
+    xfree(x->prompt);
+    xfree(x);
 }
 
 /* What is known of it, behind what filters note. */
-static void note(struct synthesis *s, const char *prompt, int64_t i, int64_t k, const struct generate_result *r)
+static void note(struct synthesis *s, const struct made *x)
 {
     const struct synthesis_options *o = s->o;
     const struct ckpt *c = weights_ckpt(s->weights);
@@ -117,7 +139,7 @@ static void note(struct synthesis *s, const char *prompt, int64_t i, int64_t k, 
     struct json_out j = {.s = &text};
     char hash[17];
     json_begin_object(&j, NULL);
-    if (!o->with_prompt) json_put_string(&j, "prompt", prompt);
+    if (!o->with_prompt) json_put_string(&j, "prompt", x->prompt);
     json_begin_object(&j, "generated");
     json_put_string(&j, "model", weights_path(s->weights));
     if (c) json_put_int(&j, "step", ckpt_step(c));
@@ -125,16 +147,16 @@ static void note(struct synthesis *s, const char *prompt, int64_t i, int64_t k, 
     json_put_string(&j, "tokenizer", hash64_print(hash, tokenizer_fingerprint(s->tokenizer)));
     json_put_string(&j, "dtype", dtype_name(o->dtype));
     json_put_int(&j, "seed", (int64_t)o->spec.seed);
-    json_put_int(&j, "prompt", i);
-    json_put_int(&j, "sample", k);
+    json_put_int(&j, "prompt", x->i);
+    json_put_int(&j, "sample", x->k);
     json_put_real(&j, "temperature", o->spec.temperature);
     json_put_int(&j, "top_k", o->spec.top_k);
     json_put_real(&j, "top_p", o->spec.top_p);
     json_put_int(&j, "max_tokens", o->max_tokens);
     json_put_int(&j, "max_length", s->room);
-    json_put_int(&j, "prompt_tokens", r->prompt_tokens);
-    json_put_int(&j, "tokens", r->tokens);
-    json_put_string(&j, "stopped", r->stopped);
+    json_put_int(&j, "prompt_tokens", x->answer.counts.prompt);
+    json_put_int(&j, "tokens", x->answer.counts.written);
+    json_put_string(&j, "stopped", answer_end_name(x->answer.why));
     json_end_object(&j);
     json_end_object(&j);
     str_puts(&s->document.notes, ", ");
@@ -142,15 +164,15 @@ static void note(struct synthesis *s, const char *prompt, int64_t i, int64_t k, 
     str_free(&text);
 }
 
-static void count(struct synthesis_counts *c, const struct generate_result *r, size_t bytes)
+static void count(struct synthesis_counts *c, const struct made *x, size_t bytes)
 {
     c->samples++;
-    c->prompt_tokens += r->prompt_tokens;
-    c->tokens += r->tokens;
+    c->prompt_tokens += x->answer.counts.prompt;
+    c->tokens += x->answer.counts.written;
     c->bytes += (int64_t)bytes;
-    c->stopped_length += !strcmp(r->stopped, "length");
-    c->stopped_end += !strcmp(r->stopped, "end of text");
-    c->stopped_full += !strcmp(r->stopped, "cache full");
+    c->stopped_length += x->answer.why == ANSWER_LENGTH;
+    c->stopped_end += x->answer.why == ANSWER_END_OF_TEXT;
+    c->stopped_full += x->answer.why == ANSWER_CACHE_FULL;
 }
 
 static void show_progress(struct synthesis *s, int64_t all)
@@ -166,30 +188,77 @@ static void show_progress(struct synthesis *s, int64_t all)
                (double)(c->tokens - s->tokens_before) / (now - s->start_s));
 }
 
-static int make_sample(struct synthesis *s, const char *prompt, const struct origin *from, int64_t i, int64_t k,
-                       struct err *e)
+/* Sample k of the prompt at hand joins those under way. after: sample 0 of it, whose pages it takes over. */
+static int ask(struct synthesis *s, struct prompts *p, const char *prompt, int64_t k, int64_t *after, struct err *e)
 {
-    struct sample_spec spec = s->o->spec;
-    struct generate_result r;
-    spec.seed = rng_u64(spec.seed, rng_stream_at(rng_stream("synthesise"), (uint64_t)i), (uint64_t)k);
-    str_clear(&s->answer);
-    if (s->o->with_prompt) str_puts(&s->answer, prompt);
-    int code = generate(s->generator, s->tokenizer, prompt, s->o->max_tokens, &spec, take, &s->answer, &r, e);
-    if (code) return err_prefix(e, "%s, prompt %lld, sample %lld", from->source, (long long)i, (long long)k);
+    struct made *x = xcalloc(1, sizeof *x);
+    x->i = prompts_index(p);
+    x->k = k;
+    x->prompt = xstrdup(prompt);
+    prompts_where(p, &x->place);
+    *s->last = x;
+    s->last = &x->next;
+    struct answer_spec a = {.ids = s->ids.ids,
+                            .n = s->ids.n,
+                            .max_tokens = s->o->max_tokens,
+                            .sample = s->o->spec,
+                            .top = -1,
+                            .after = *after};
+    answer_whole_keep(&a, &x->answer);
+    a.sample.seed = rng_u64(a.sample.seed, rng_stream_at(rng_stream("synthesise"), (uint64_t)x->i), (uint64_t)k);
+    s->asked++;
+    int code = answering_add(s->answering, &a, &x->id, e);
+    if (!k) *after = x->id;
+    return code ? err_prefix(e, "%s, prompt %lld", x->place.path, (long long)x->i) : OK;
+}
+
+/* The first sample is done: through the filters, and written. */
+static int write_sample(struct synthesis *s, const struct made *x, struct err *e)
+{
     struct synthesis_counts *c = &s->parts.counts;
     struct document *d = &s->document;
-    count(c, &r, s->answer.n);
-    document_set(d, str_text(&s->answer), s->answer.n, from);
+    struct origin from = {x->place.path, x->place.number, x->place.offset, x->i * s->o->n_samples + x->k};
+    if (x->answer.why == ANSWER_FAILED) {
+        *e = x->answer.err;
+        return err_prefix(e, "%s, prompt %lld, sample %lld", from.source, (long long)x->i, (long long)x->k);
+    }
+    str_clear(&s->answer);
+    if (s->o->with_prompt) str_puts(&s->answer, x->prompt);
+    str_add(&s->answer, str_text(&x->answer.said), x->answer.said.n);
+    count(c, x, s->answer.n);
+    if (x->k == s->o->n_samples - 1) c->prompts = x->i + 1;
+    document_set(d, str_text(&s->answer), s->answer.n, &from);
     if (rules_judge(s->o->rules, d, &s->parts.removals) != FILTER_KEEPS) return OK;
-    if (!d->text.n || !r.tokens) {
+    if (!d->text.n || !x->answer.counts.written) {
         c->emptied++;
         return OK;
     }
     c->kept++;
     c->kept_bytes += (int64_t)d->text.n;
-    note(s, prompt, i, k, &r);
+    note(s, x);
     group_put_line(d, &s->parts.lines);
     return parts_flush(&s->parts, false, e);
+}
+
+static int write_done(struct synthesis *s, struct err *e)
+{
+    int code = OK;
+    while (!code && s->first && s->first->answer.done) {
+        struct made *x = s->first;
+        code = write_sample(s, x, e);
+        s->first = x->next;
+        if (!s->first) s->last = &s->first;
+        sample_free(x);
+        if (!code) show_progress(s, s->prompts * s->o->n_samples);
+    }
+    return code;
+}
+
+/* A step of the generator for all under way. */
+static int go_on(struct synthesis *s, struct err *e)
+{
+    int code = answering_step(s->answering, e);
+    return code ? code : write_done(s, e);
 }
 
 /* -- all of them ------------------------------------------------------------------------------------------------ */
@@ -225,7 +294,10 @@ static int look_through(struct synthesis *s, struct synthesis_result *r, struct 
     }
     if (!got) {
         bad_list_clear(&bad);
-        while ((got = prompts_next(p, &text, e)) > 0) s->prompts++;
+        while ((got = prompts_next(p, &text, e)) > 0) {
+            s->prompts++;
+            if (prompts_tokens(p) > s->longest) s->longest = prompts_tokens(p);
+        }
         r->bad = prompts_n_bad(p);
     }
     prompts_close(p);
@@ -244,24 +316,34 @@ static uint64_t options_key(const struct synthesis *s)
                (long long)o->n_samples, (long long)o->max_tokens, (long long)s->room, (long long)o->part_samples,
                o->with_prompt, o->plain, o->skip_bad, o->spec.temperature, (long long)o->spec.top_k, o->spec.top_p,
                (unsigned long long)o->spec.seed, dtype_name(o->dtype));
+    str_printf(&t, "|batch %lld", (long long)o->batch);
     str_printf(&t, "|%d%s", o->template != NULL, o->template ? o->template : "");
     uint64_t key = hash64(t.p, t.n);
     str_free(&t);
     return key;
 }
 
-static int answer_one(struct synthesis *s, struct prompts *p, const char *text, struct err *e)
+/* All samples of a prompt, as soon as there is room for each. */
+static int ask_all(struct synthesis *s, struct prompts *p, const char *text, struct err *e)
 {
-    struct source_place place;
-    int64_t i = prompts_index(p), n = s->o->n_samples;
-    prompts_where(p, &place);
-    int code = OK;
-    for (int64_t k = 0; k < n && !code; k++) {
-        struct origin from = {place.path, place.number, place.offset, i * n + k};
-        code = make_sample(s, text, &from, i, k, e);
-        if (!code) show_progress(s, s->prompts * n);
+    int64_t after = 0, room = 2 * decoding_sequences(s->decoding);
+    s->ids.n = 0;
+    int code = tokenizer_encode(s->tokenizer, text, strlen(text), &s->ids, e);
+    for (int64_t k = 0; k < s->o->n_samples && !code; k++) {
+        code = ask(s, p, text, k, &after, e);
+        while (!code && answering_waiting(s->answering) + answering_writing(s->answering) >= room) code = go_on(s, e);
     }
-    s->parts.counts.prompts = i + 1;
+    return code;
+}
+
+/* Nobody is left under way: the next part begins as if it were the first. */
+static int end_part(struct synthesis *s, bool last, struct err *e)
+{
+    int code = OK;
+    while (!code && s->first) code = go_on(s, e);
+    if (!code) code = parts_end(&s->parts, last, e);
+    s->part_begun = s->asked;
+    if (!code) decoding_forget(s->decoding);
     return code;
 }
 
@@ -270,17 +352,14 @@ static int answer_all(struct synthesis *s, struct prompts *p, struct err *e)
     const char *text;
     int got;
     int64_t done = s->parts.counts.prompts;
-    s->part_begun = s->parts.counts.samples;
+    s->asked = s->part_begun = s->parts.counts.samples;
     while ((got = prompts_next(p, &text, e)) > 0) {
         if (prompts_index(p) < done) continue;
-        int code = answer_one(s, p, text, e);
-        if (!code && s->parts.counts.samples - s->part_begun >= s->o->part_samples) {
-            code = parts_end(&s->parts, false, e);
-            s->part_begun = s->parts.counts.samples;
-        }
+        int code = ask_all(s, p, text, e);
+        if (!code && s->asked - s->part_begun >= s->o->part_samples) code = end_part(s, false, e);
         if (code) return code;
     }
-    return got < 0 ? got : parts_end(&s->parts, true, e);
+    return got < 0 ? got : end_part(s, true, e);
 }
 
 static int run_locked(struct synthesis *s, struct synthesis_result *r, struct err *e)
@@ -321,6 +400,7 @@ static int run_locked(struct synthesis *s, struct synthesis_result *r, struct er
 int synthesise(const struct synthesis_options *o, struct synthesis_result *r, struct err *e)
 {
     struct synthesis s = {.o = o};
+    s.last = &s.first;
     struct fs_lock lock = {.fd = -1};
     *r = (struct synthesis_result){0};
     removals_init(&r->removals, o->rules->use, o->rules->n);
@@ -342,7 +422,14 @@ int synthesise(const struct synthesis_options *o, struct synthesis_result *r, st
     }
     parts_fini(&s.parts);
     document_free(&s.document);
-    generator_free(s.generator);
+    answering_free(s.answering);
+    while (s.first) {
+        struct made *next = s.first->next;
+        sample_free(s.first);
+        s.first = next;
+    }
+    decoding_free(s.decoding);
+    tokens_free(&s.ids);
     if (s.device) device_free(s.device);
     tokenizer_free(s.tokenizer);
     weights_close(s.weights);

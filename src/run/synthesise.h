@@ -2,22 +2,25 @@
 /* synthesise.h: `tutti data synthesise`: prompts through a generator and filters into shards.
  *
  * All prompts are looked at before the first is answered: what is bad is said before hours of generating. Then each
- * prompt is continued n_samples times; a part ends with the prompt that fills it.
+ * prompt is continued n_samples times, `batch` samples at once (answering.h); a part ends with the prompt that fills
+ * it.
  *
  * Invariants
  *   1. Sample k of prompt i is a function of (weights, tokenizer, template, sampling options, dtype, room, seed, i, k):
- *      neither the order nor other prompts nor an interruption changes it. (Kernels of another CPU may round
- * otherwise.)
+ *      neither the order nor other prompts nor the batch changes it by more than the rounding of products with more
+ *      rows, and an interruption by nothing: a part begins with an empty cache, and what is written beside a sample is
+ *      a function of its part. (Kernels of another CPU may round otherwise.)
  *   2. Killed at any moment, the same command goes on, and the folder's parts have the same bytes
  *      (synthesis_parts.h). What is made again is at most the part that was begun.
- *   3. Memory: the generator's, a frame of lines, one sample.
- * Includes: base, curate, run/prompts.h, run/generate.h. Order: Local.
+ *   3. Memory: the generator's, for `batch` samples as long as the longest prompt allows; a frame of lines; the texts
+ * of 2 * batch samples. Includes: base, curate, run/prompts.h, run/answering.h. Order: Local.
  */
 #ifndef TUTTI_RUN_SYNTHESISE_H
 #define TUTTI_RUN_SYNTHESISE_H
 
 #include "curate/rules.h"
-#include "run/generate.h"
+#include "layout/dtype.h"
+#include "run/sample.h"
 #include "run/synthesis_parts.h"
 
 struct synthesis_options {
@@ -29,6 +32,7 @@ struct synthesis_options {
     struct sample_spec spec;
     enum dtype dtype;
     int threads;
+    int64_t batch; /* samples at once */
     int64_t part_samples;
     bool with_prompt; /* the text is the prompt and what was generated; else the latter alone */
     bool plain, skip_bad;

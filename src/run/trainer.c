@@ -31,15 +31,21 @@ static int one_step(struct trainer *t, struct err *e)
     struct engine_report r;
     double from = clock_now_s(), lr = lr_at(&t->lr, t->step);
     int64_t first, n;
-    int rc = prefetch_next(t->feed, &b, e);
-    if (rc) return rc;
-    trace_add(t->site.engine->trace, TRACE_PART, "wait for the batch", t->step, from, clock_now_s());
+    struct engine_batch view = {0};
+    bool finite = true, left_out = trainer_skips(t);
+    int rc = OK;
+    if (!t->policy) rc = prefetch_next(t->feed, &b, e);
+    else if (!left_out) rc = trainer_policy_batch(t, &view, e);
+    if (rc || t->put_off) return rc;
+    trace_add(t->site.engine->trace, TRACE_PART, t->policy ? "answers" : "wait for the batch", t->step, from,
+              clock_now_s());
     config_part(&t->cfg, t->site.ranks.part, &first, &n);
-    struct engine_batch view = trainer_view(b, first);
+    if (!t->policy) view = trainer_view(b, first);
     trainer_tier_begin(t);
     pace_begin(t->pace);
-    bool finite = true, left_out = trainer_skips(t);
     if (left_out) trainer_skip(t, &r);
+    else if (t->policy) finite = trainer_policy_step(t, &view, lr, &r);
+    else if (trainer_prefers(t)) finite = trainer_preference_step(t, &view, lr, &r);
     else if (trainer_witness_due(t)) rc = trainer_witness_step(t, &view, lr, &r, &finite, e);
     else
         finite = t->site.serve ? serve_step(t->site.serve, &view, t->step, lr, &r)
@@ -49,6 +55,7 @@ static int one_step(struct trainer *t, struct err *e)
     if (rc) return rc;
     if (!left_out) rc = trainer_judge(t, &view, &r, finite, lr, e);
     if (rc || t->rewinds) return rc;
+    if (t->policy && !left_out && (rc = trainer_together(t, trainer_policy_tell(t, e), e))) return rc;
     t->step++;
     t->tokens += r.skip ? 0 : r.tokens;
     double step_s = clock_now_s() - from;
@@ -72,6 +79,7 @@ static bool stop_wanted(struct trainer *t, int *rc, struct err *e)
     t->save_time = wanted[SAVE_TIME];
     t->data_wait_s = 1e-9 * (double)wanted[WAITED];
     t->data_waited_s += t->data_wait_s;
+    if (trainer_policy_amid(t)) return false; /* it stops after the last step of these answers */
     if (t->leads && wanted[STOP] && !here) log_info("another rank got %s: saving", signals_name((int)wanted[STOP]));
     t->stopped_by = (int)wanted[STOP];
     if (wanted[DATA] && !wanted[STOP]) *rc = trainer_together(t, data, e);
@@ -84,7 +92,7 @@ static void report_checks(const struct trainer *t)
     int64_t bytes, more = 0;
     double s, more_s = 0, all = clock_now_s() - t->started_s;
     char read[32];
-    if (!t->leads || trainer_serves(t)) return;
+    if (!t->leads || !t->train) return;
     dataset_cost(t->train, &bytes, &s);
     if (t->valid) dataset_cost(t->valid, &more, &more_s);
     log_info("data: %s of tokens read for the first time and compared with their checksums in %.3f s, %.3f %% of the "
@@ -95,6 +103,21 @@ static void report_checks(const struct trainer *t)
     if (share > 0.05 && t->step - t->started_step >= 20)
         log_warn("data: that is much; tutti bench data %s finds better data.workers and data.prefetch",
                  t->job->config_path ? t->job->config_path : "CONFIG");
+}
+
+static int save_if_due(struct trainer *t, struct err *e)
+{
+    int rc = trainer_save_due(t) ? trainer_save(t, false, e) : OK;
+    if (!rc) trainer_save_settle(t);
+    return rc;
+}
+
+/* An evaluation that a signal cut short is made up for before anything is decided without it. */
+static int made_up(struct trainer *t, struct err *e)
+{
+    if (!evals_count(&t->evals) || !trainer_evaluates(t) || t->evals.step == t->step) return OK;
+    int rc = trainer_validate(t, e);
+    return rc ? rc : save_if_due(t, e);
 }
 
 static int loop(struct trainer *t, struct err *e)
@@ -109,31 +132,32 @@ static int loop(struct trainer *t, struct err *e)
                                    .depth = (int)t->cfg.data.prefetch,
                                    .workers = (int)t->cfg.data.workers,
                                    .memory = t->site.engine->ahead.p};
-    if (!trainer_serves(t)) rc = prefetch_new(&t->feed, t->train, &feed, e);
+    if (t->train) rc = prefetch_new(&t->feed, t->train, &feed, e);
     if ((rc = trainer_together(t, rc, e))) return rc;
     t->started_s = t->save_from_s = clock_now_s();
     t->started_step = t->step;
     tracer_begin(&t->tracer, &t->cfg, t->site.engine, &t->site.ranks, t->step);
     if (trainer_is_async(t)) return trainer_loop_async(t, e);
     rc = trainer_compare(t, e);
+    if (!rc) rc = made_up(t, e);
     if (!rc) rc = trainer_memory_save(t, e);
-    while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t, &rc, e)) {
+    while (!rc && !trainer_is_finished(t) && !stop_wanted(t, &rc, e)) {
         rc = trainer_save_poll(t, e);
         if (!rc) rc = tracer_before(&t->tracer, t->step, e);
         double from = clock_now_s();
         if (!rc) rc = one_step(t, e);
         tracer_after(&t->tracer, t->step, from);
         if (t->rewinds) return rc;
+        if (!rc && t->put_off) continue; /* the signal that put it off ends the loop */
         if (!rc && t->cfg.run.compare_every && t->step % t->cfg.run.compare_every == 0) rc = trainer_compare(t, e);
-        bool last = t->step == t->cfg.run.steps;
-        bool valid = t->cfg.data.valid.n && t->cfg.run.eval_every;
-        if (!rc && valid && (last || t->step % t->cfg.run.eval_every == 0)) rc = trainer_validate(t, &t->valid_loss, e);
-        if (!rc && trainer_save_due(t)) rc = trainer_save(t, false, e);
+        if (!rc && trainer_evaluates(t)) rc = trainer_validate(t, e);
+        if (!rc) rc = save_if_due(t, e);
         if (!rc) rc = trainer_memory_save(t, e);
     }
     if (!rc) tracer_end(&t->tracer, t->step);
     if (!rc && t->saved != t->step && t->step > 0) rc = trainer_save(t, true, e);
     if (!rc) memckpt_drop(&t->memory); /* all of it is on disk */
+    if (!rc && trainer_is_finished(t)) rc = trainer_average(t, e);
     if (t->leads) log_status_end();
     if (!rc) report_checks(t);
     return rc;
@@ -161,16 +185,16 @@ static int write_end(struct trainer *t, int64_t first, double began_s, struct er
         .seconds = r->seconds,
         .loss = r->loss,
         .valid_loss = t->valid_loss,
-        .signal = t->step < t->cfg.run.steps ? t->stopped_by : 0,
+        .early = t->step < t->cfg.run.steps && evals_over(&t->evals),
+        .signal = trainer_is_finished(t) ? 0 : t->stopped_by,
         .checkpoint = path,
     };
     int rc = ends_write(t->cfg.run.dir, &n, e);
     return rc ? err_prefix(e, "step %lld is saved, but the run cannot say that it has ended", (long long)t->step) : OK;
 }
 
-int trainer_rank(struct comm *world, void *arg, struct err *e)
+static int live(struct comm *world, struct job *j, struct err *e)
 {
-    struct job *j = arg;
     struct trainer t = {.valid_loss = NAN};
     int rc = trainer_open(&t, j, world, e);
     int64_t first = t.step;
@@ -193,11 +217,21 @@ int trainer_rank(struct comm *world, void *arg, struct err *e)
         r->steps = t.step;
         r->tokens = t.tokens;
         r->valid_loss = t.valid_loss;
-        r->stopped = !rc && t.step < t.cfg.run.steps;
+        r->early = t.step < t.cfg.run.steps && evals_over(&t.evals);
+        r->stopped = !rc && !trainer_is_finished(&t);
         r->signal = t.stopped_by;
         if (t.saved >= 0)
             snprintf(r->checkpoint, sizeof r->checkpoint, "%s/step-%08lld", t.checkpoints, (long long)t.saved);
     }
     int closed = trainer_close(&t, rc ? NULL : e);
     return rc ? rc : closed;
+}
+
+int trainer_rank(struct comm *world, void *arg, struct err *e)
+{
+    struct job *j = arg;
+    hang_enter(j->hang, world);
+    int rc = live(world, j, e);
+    hang_leave(j->hang, world);
+    return rc;
 }

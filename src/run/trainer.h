@@ -24,6 +24,7 @@ struct trainer_result {
     double tokens_per_s;     /* over the time of this call's steps; 0: none */
     double seconds;          /* from the first step to the end, saving and validation included */
     bool stopped;            /* by a signal */
+    bool early;              /* by evaluations (run.stop_early) */
     int signal;              /* which one; 0 none, or another process got it */
     int rank;                /* of this process, when a launcher started it */
     char checkpoint[4096];   /* the newest published one, "" when none */

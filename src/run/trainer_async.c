@@ -29,12 +29,10 @@ static int worker_until_meeting(struct trainer *t, struct err *e)
 
 static int meeting(struct trainer *t, struct err *e)
 {
-    bool last = t->step == t->cfg.run.steps;
     int rc = trainer_together(t, OK, e);
     comm_wait(t->site.ranks.world,
               comm_broadcast(t->site.ranks.world, &t->tokens, 1, DT_I64, t->site.ranks.n - 1, "tokens"));
-    if (!rc && t->cfg.data.valid.n && t->cfg.run.eval_every && (last || t->step % t->cfg.run.eval_every == 0))
-        rc = trainer_validate(t, &t->valid_loss, e);
+    if (!rc && trainer_evaluates(t)) rc = trainer_validate(t, e);
     if (!rc && ((t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) || serve_is_over(t->site.serve)))
         rc = trainer_save(t, true, e);
     return rc;

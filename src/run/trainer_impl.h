@@ -12,9 +12,14 @@
 #include "data/prefetch.h"
 #include "device/tier.h"
 #include "config/setup.h"
+#include "run/checkpoint_copies.h"
+#include "run/evals.h"
+#include "run/hang.h"
 #include "run/memckpt.h"
 #include "run/metrics.h"
 #include "run/pace.h"
+#include "run/policy.h"
+#include "run/preference.h"
 #include "run/retry.h"
 #include "run/saving.h"
 #include "run/serve.h"
@@ -30,9 +35,12 @@
 /* What all ranks of a process share: the request, the directory, the signals. */
 struct job {
     const char *config_path;
+    char *config_text; /* of it, read once: what it says later is of another start. NULL: it could not be read */
+    size_t n_text;
     char *const *overrides;
     int n_overrides, n_ranks, ranks_here, sharers, least_here, cores_left; /* config.h: parallel */
     struct signals *signals;
+    struct hang *hang; /* NULL: nobody looks at a run that hangs */
     struct fs_lock lock;
     bool locked, refused;          /* all ranks know that the request cannot be carried out: nothing to tear down */
     struct trainer_result *result; /* filled by rank 0 */
@@ -56,7 +64,11 @@ struct trainer { /* one rank */
     double waited_s;                   /* of this rank for batches, as far as it was told */
     double data_wait_s, data_waited_s; /* for this step's batch, of the rank that waited longest; of all steps */
     struct staleness stale;
-    struct metrics *metrics;              /* rank 0 */
+    struct metrics *metrics; /* rank 0 */
+    struct {
+        bool known;
+        uint64_t state;
+    } loaded;                             /* the one number of the state that the run goes on from */
     struct tier_counts tier_before, tier; /* when this step began; of this step: bytes of all ranks, the longest wait */
     struct {                              /* of steps from the second on, until it was told what they wait for a disk */
         int64_t steps;
@@ -72,25 +84,37 @@ struct trainer { /* one rank */
     struct status *status; /* rank 0, where run.status_port asks */
     struct pace *pace;     /* NULL: with a parameter server */
     struct pace_step ranks_took;
-    struct witness *witness; /* NULL: nobody looks twice */
-    int64_t step, tokens;    /* done */
-    struct retry retry;      /* of saving */
-    struct memckpt memory;   /* checkpoints in memory */
-    struct skips skips;      /* steps whose batch is left out, and the average of the loss */
-    bool rewinds;            /* it is over: the run goes back, and is opened again */
-    bool back;               /* it was opened again; */
-    int64_t back_saved;      /* and this is the step of its newest checkpoint on disk, -1 none */
-    int64_t saved;           /* step of the newest checkpoint, -1 none */
-    struct saving *saving;   /* a save beside the steps; NULL: none. On all ranks, or none */
-    bool saves_there;        /* a rank was busy with it when they last met */
-    bool save_time;          /* and checkpoint.every_s had passed */
-    double save_from_s;      /* when the last save was begun */
-    int64_t compared;        /* step after which replicas were compared last */
+    struct witness *witness;          /* NULL: nobody looks twice */
+    int64_t step, tokens;             /* done */
+    struct retry retry;               /* of saving */
+    struct memckpt memory;            /* checkpoints in memory */
+    struct skips skips;               /* steps whose batch is left out, and the average of the loss */
+    struct reference reference;       /* of train.objective: dpo */
+    struct preference_sums preferred; /* of this step */
+    uint64_t began;                   /* state_of_weights of the reference that the engine keeps */
+    struct policy *policy;            /* of train.objective: grpo; NULL: none */
+    bool put_off;                     /* a signal came before this step's answers were there: it was not begun */
+    struct evals evals;               /* what evaluations have come to */
+    struct copies *copies;            /* rank 0, where checkpoint.copy_to asks */
+    bool rewinds;                     /* it is over: the run goes back, and is opened again */
+    bool back;                        /* it was opened again; */
+    int64_t back_saved;               /* and this is the step of its newest checkpoint on disk, -1 none */
+    int64_t saved;                    /* step of the newest checkpoint, -1 none */
+    struct saving *saving;            /* a save beside the steps; NULL: none. On all ranks, or none */
+    bool saves_there;                 /* a rank was busy with it when they last met */
+    bool save_time;                   /* and checkpoint.every_s had passed */
+    double save_from_s;               /* when the last save was begun */
+    int64_t compared;                 /* step after which replicas were compared last */
     double started_s;
     int64_t started_step;
     double valid_loss;
 };
 
+/* All steps are done, or evaluations ended the run. */
+static inline bool trainer_is_finished(const struct trainer *t)
+{
+    return t->step >= t->cfg.run.steps || evals_over(&t->evals);
+}
 static inline bool trainer_serves(const struct trainer *t) { return t->site.ranks.server >= 0; }
 static inline bool trainer_pushes(const struct trainer *t) { return t->site.serve && !trainer_serves(t); }
 static inline bool trainer_is_async(const struct trainer *t)
@@ -120,6 +144,8 @@ int job_take_directory(struct job *j, const struct config *c, const struct conf 
 /* Hosts and ranks have different cores; what follows from them for all is decided by the least. Collective(launched).
  */
 int job_same_cores(struct job *j, struct comm *launched, struct config *c, struct err *e);
+/* Ranks of c that wait too long have all stacks written into c->dump_dir first. Local. */
+void job_watch_hangs(const struct job *j, struct comm_config *c);
 /* What the config says for this many ranks, complete. *t: the tokenizer, the caller frees it. Same(job). */
 int job_read_config(struct job *j, struct config *c, struct conf **f, struct arena *a, struct tokenizer **t,
                     struct err *e);
@@ -139,8 +165,11 @@ int trainer_stop_here(const struct trainer *t, const char *during, struct err *e
 /* Ranks that must hold the same numbers do, or the run ends before anything of them is published. Workers of an
  * asynchronous server go ways of their own. Collective. */
 int trainer_compare(struct trainer *t, struct err *e);
-/* *loss: the mean over the validation text, as it was when a signal ends it early. Collective. */
-int trainer_validate(struct trainer *t, double *loss, struct err *e);
+/* Whether an evaluation follows the steps that are done. Local, the same on all ranks. */
+bool trainer_evaluates(const struct trainer *t);
+/* The mean loss of the validation text to t->valid_loss, and what t->evals learns of it; nothing of that where a signal
+ * ends it early. Collective. */
+int trainer_validate(struct trainer *t, struct err *e);
 /* The error of a step whose numbers are not finite. b: the batch, to look for the first tensor; NULL on servers. */
 int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const struct engine_report *r, double lr,
                        struct err *e);
@@ -159,6 +188,11 @@ bool trainer_save_time(const struct trainer *t);
 /* Saves, or begins to (checkpoint.async). One that fails is tried again: later, or, where nothing else is to be done
  * (waits), until it is over. Collective. */
 int trainer_save(struct trainer *t, bool waits, struct err *e);
+/* After trainer_save of a step, where it was due: whether the best one of evaluations is there, or being written.
+ * Local, the same on all ranks. */
+void trainer_save_settle(struct trainer *t);
+/* When the run is finished: the mean of the newest checkpoints (checkpoint.average). Collective. */
+int trainer_average(struct trainer *t, struct err *e);
 /* Goes on with a save beside the steps where no rank is busy with it; waits until it is over. A failure that is to be
  * tried again is OK. Collective. */
 int trainer_save_poll(struct trainer *t, struct err *e);
@@ -166,7 +200,8 @@ int trainer_save_end(struct trainer *t, struct err *e);
 
 /* ---- trainer_memory.c ---- */
 /* Loads the newest checkpoint in memory where it is as new as `disk` (NULL: none), or newer, and sets step and tokens;
- * *loaded: it did. One that cannot be used is said, with what is used instead. Collective. */
+ * *loaded: it did. One that is damaged is said, with what is used instead; one that is whole and that the config, as it
+ * was changed, cannot go on from is ERR_REQUEST. Collective. */
 int trainer_memory_load(struct trainer *t, const struct ckpt *disk, bool *loaded, struct err *e);
 /* The run goes on from what a person chose: memory begins anew. Collective. */
 int trainer_memory_begin(struct trainer *t, struct err *e);
@@ -197,6 +232,37 @@ void trainer_tier_judge(struct trainer *t, double step_s);
 int trainer_pace_open(struct trainer *t, struct err *e);
 /* After a step that took step_s here: who is slow is said, and t->ranks_took is filled. Collective. */
 int trainer_pace(struct trainer *t, double step_s, struct err *e);
+
+/* ---- trainer_preference.c ---- */
+bool trainer_prefers(const struct trainer *t); /* train.objective: dpo */
+/* Once weights are there: the reference's log-probabilities, taken before the first step or read again. Collective. */
+int trainer_preference_open(struct trainer *t, struct err *e);
+/* engine_step on pairs; r->loss and t->preferred are theirs. Collective. */
+bool trainer_preference_step(struct trainer *t, const struct engine_batch *b, double lr, struct engine_report *r);
+/* Batch i of an evaluation of `most` batches: adds to *s. Collective. */
+void trainer_preference_measure(struct trainer *t, const struct engine_batch *b, int64_t i, int64_t most,
+                                struct preference_sums *s);
+
+/* ---- trainer_policy.c ---- */
+bool trainer_rewards(const struct trainer *t); /* train.objective: grpo */
+/* The prompts, in place of a dataset. Local. */
+int trainer_policy_data(struct trainer *t, struct err *e);
+/* Room for answers, once the engine and what writes them are there. Local. */
+void trainer_policy_open(struct trainer *t);
+void trainer_policy_close(struct trainer *t);
+/* The batch of the step at hand: answers and their rewards, new ones or those at hand. t->put_off: there is none.
+ * Collective. */
+int trainer_policy_batch(struct trainer *t, struct engine_batch *b, struct err *e);
+/* engine_step on it; r->loss is the policy's. Collective. */
+bool trainer_policy_step(struct trainer *t, const struct engine_batch *b, double lr, struct engine_report *r);
+/* Whether the batch of answers at hand is that of the next step too: nothing is saved then. Local, the same on all
+ * ranks. */
+bool trainer_policy_amid(const struct trainer *t);
+/* What the step was, where it is asked for; before it counts. Rank 0. Local. */
+int trainer_policy_tell(struct trainer *t, struct err *e);
+const struct policy_sums *trainer_policy_sums(const struct trainer *t);
+int64_t trainer_policy_prompts(const struct trainer *t); /* that there are */
+int64_t trainer_policy_tokens(const struct trainer *t);  /* of all of them */
 
 /* ---- trainer_witness.c ---- */
 /* Where run.replay_every asks for it. Collective. */

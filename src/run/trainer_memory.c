@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run and its checkpoints in memory: when they are saved, and whether a start goes on from one of them. */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -39,6 +42,15 @@ static void say_instead(const struct trainer *t, const char *refused, const stru
     else log_warn("not used of what is in memory: %s; no checkpoint is on disk: the run starts afresh", refused);
 }
 
+static void advise_changed(struct err *e)
+{
+    size_t n = strlen(e->text);
+    snprintf(e->text + n, sizeof e->text - n,
+             "; give what it was begun with, or choose what to go on from with checkpoint.resume (never: afresh), "
+             "which "
+             "forgets what is in memory");
+}
+
 int trainer_memory_load(struct trainer *t, const struct ckpt *disk, bool *loaded, struct err *e)
 {
     struct str refused = {0};
@@ -49,12 +61,25 @@ int trainer_memory_load(struct trainer *t, const struct ckpt *disk, bool *loaded
     if (!rc) rc = memckpt_find(&t->memory, disk ? ckpt_step(disk) : 0, &c, &refused, e);
     if (!rc && c) {
         struct err why = {0};
-        int bad = trainer_load(t, c, NULL, OK, &why);
+        int64_t step = ckpt_step(c);
+        uint8_t *needs = xcalloc(to_size(ckpt_n_files(c)) + 1, 1);
+        save_needs(t->site.engine, c, needs);
+        int bad = memckpt_bring(&t->memory, &c, needs, &why);
+        if (!bad) bad = trainer_load(t, c, NULL, OK, &why);
+        xfree(needs);
         if (t->site.ranks.world) rc = comm_status(t->site.ranks.world, e);
         if (!bad) t->memory.saved = t->step;
         if (bad) skips_free(&t->skips); /* it may have come that far */
-        if (bad) str_printf(&refused, "%sstep %lld: %s", refused.n ? "; " : "", (long long)ckpt_step(c), why.text);
+        if (bad) evals_init(&t->evals, &t->evals.rules);
+        if (bad) str_printf(&refused, "%sstep %lld: %s", refused.n ? "; " : "", (long long)step, why.text);
         *loaded = !bad;
+        if (!rc &&
+            bad == ERR_REQUEST) { /* whole, and of this run, which is another one now: as on disk, nobody guesses */
+            *e = why;
+            err_prefix(e, "what is in memory (step %lld) is newer than what is on disk", (long long)step);
+            advise_changed(e);
+            rc = ERR_REQUEST;
+        }
     }
     if (!rc && refused.n && !*loaded) say_instead(t, str_text(&refused), disk);
     else if (!rc && refused.n && t->leads) log_warn("not used of what is in memory: %s", str_text(&refused));
@@ -64,6 +89,14 @@ int trainer_memory_load(struct trainer *t, const struct ckpt *disk, bool *loaded
 }
 
 /* ---- saving ---- */
+/* A start's first one is what it began with, which has a line ("loaded") where it went on from something. */
+static int tell_state(struct trainer *t, bool first, struct err *e)
+{
+    const struct ckpt_told *told = &t->memory.told;
+    if (first || !t->metrics || !told->has_state) return OK;
+    return metrics_state(t->metrics, t->step, "kept", t->step, told->state, e);
+}
+
 int trainer_memory_save(struct trainer *t, struct err *e)
 {
     struct err why = {0};
@@ -75,7 +108,7 @@ int trainer_memory_save(struct trainer *t, struct err *e)
     if (!rc || rc == ERR_NUMERIC || (t->site.ranks.world && comm_status(t->site.ranks.world, NULL))) {
         if (rc) *e = why;
         if (rc == ERR_NUMERIC) trainer_diverged(t, e);
-        return rc;
+        return rc ? rc : tell_state(t, first, e);
     }
     if (t->leads && (t->memory.failed & (t->memory.failed - 1)) == 0) { /* the 1st, 2nd, 4th, 8th ... in a row */
         log_status_end();

@@ -5,12 +5,15 @@
 #include "run/trainer_impl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "config/afford.h"
 #include "config/companions.h"
+#include "config/config_feed.h"
 #include "config/from.h"
 #include "config/setup.h"
 #include "config/start_weights.h"
@@ -21,6 +24,7 @@
 #include "run/epochs.h"
 #include "run/resume.h"
 #include "run/saved.h"
+#include "run/state_compare.h"
 #include "run/tell.h"
 
 int trainer_stop_here(const struct trainer *t, const char *during, struct err *e)
@@ -38,10 +42,11 @@ static int open_data(struct trainer *t, struct err *e)
                        "%s: data.train: is required: a text file, a folder, a .jsonl file or a token file",
                        given ? conf_where(t->conf, "data.train") : t->job->config_path);
     }
+    if (trainer_rewards(t)) return trainer_policy_data(t, e);
     int rc = datasets_open(&t->train, &t->cfg, &t->cfg.data.train, t->tokenizer, signals_flag(t->job->signals), e);
     if (rc) return err_prefix(e, "%s: data.train", conf_where(t->conf, "data.train"));
     t->data = (struct changes_data){dataset_fingerprint(t->train), dataset_ends_fingerprint(t->train), true};
-    if (t->leads && dataset_pixels(t->train))
+    if (t->leads && dataset_sees(t->train))
         log_info("data: %s pictures", str_count(s, (double)dataset_n_samples(t->train)));
     else if (t->leads)
         log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
@@ -76,7 +81,7 @@ static int same_data(struct trainer *t, struct err *e)
     if (!t->site.ranks.world) return OK;
     if (!trainer_serves(t)) {
         mine[TRAIN] = (int64_t)(t->data.train + t->data.ends);
-        mine[TOKENS] = dataset_n_tokens(t->train);
+        mine[TOKENS] = t->train ? dataset_n_tokens(t->train) : trainer_policy_tokens(t);
         if (t->valid) {
             mine[VALID] = (int64_t)(dataset_fingerprint(t->valid) + dataset_ends_fingerprint(t->valid));
             mine[VALID_TOKENS] = dataset_n_tokens(t->valid);
@@ -95,14 +100,34 @@ static int same_data(struct trainer *t, struct err *e)
                          first[i + 1] == mine[i + 1] ? ", other ones" : "");
     return trainer_together(t, rc, e);
 }
+/* What the run is held to is what it was held to before. Local. */
+static int same_reference(const struct trainer *t, struct ckpt *c, struct err *e)
+{
+    const char *said = json_string(json_get(ckpt_extra(c), "reference"), NULL, NULL);
+    uint64_t was;
+    if (!said || !t->site.engine->cfg.reference) return OK;
+    if (hash64_parse(said, &was))
+        return err_set(e, ERR_CORRUPT, "%s: reference: wanted a number of 16 digits", ckpt_path(c));
+    if (was == t->began) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "%s: was held to other weights (train.grpo.beta) than those that the run begins with now: bring "
+                   "back "
+                   "what %s held, or choose train.grpo.beta=0",
+                   ckpt_path(c), t->cfg.from.dir ? t->cfg.from.dir : "its config said");
+}
+
 static int fresh_weights(struct trainer *t, struct err *e)
 {
-    engine_init(t->site.engine);
-    if (!t->cfg.from.dir || trainer_pushes(t)) return OK; /* a worker gets its weights from the servers */
+    struct engine *g = t->site.engine;
+    int rc = OK;
+    engine_init(g);
+    if (t->cfg.adapter.kind && t->cfg.adapter.from)
+        rc = source_adapter(&g->store, &g->kernels, g->stream, &t->cfg.model, t->cfg.adapter.from, e);
+    if (rc || !t->cfg.from.dir || trainer_pushes(t)) return rc; /* a worker gets its weights from the servers */
     struct weights *w;
-    int rc = setup_weights(&w, &t->cfg, e);
+    rc = setup_weights(&w, &t->cfg, e);
     if (rc) return rc;
-    rc = source_load(&t->site.engine->store, &t->site.engine->kernels, t->site.engine->stream, w, e);
+    rc = source_load(&g->store, &g->kernels, g->stream, w, e);
     if (!rc && t->leads) log_info("weights from %s", t->cfg.from.dir);
     if (!rc && t->leads) from_say(w, &t->cfg, t->tokenizer);
     weights_close(w);
@@ -113,16 +138,22 @@ int trainer_load(struct trainer *t, struct ckpt *c, const char *root, int rc, st
 {
     struct str said = {0};
     if (!rc && t->leads) rc = changes_histories(c, &t->cfg, e);
-    if (!rc && !trainer_pushes(t)) rc = save_check(t->site.engine, c, e);
+    if (!rc && !trainer_pushes(t)) rc = save_check(t->site.engine, c, root, e);
     if (!rc && t->leads) rc = changes_check(c, &t->cfg, &t->data, e);
-    if (rc && root && rc != ERR_REQUEST) resume_advise(root, ckpt_path(c), e);
+    if (rc && root && rc != ERR_REQUEST) resume_advise(root, ckpt_path(c), NULL, e);
+    if (!rc) rc = same_reference(t, c, e);
     rc = save_resume(t->site.engine, c, root, rc, &said, e);
+    if (!rc) rc = state_compare(t->site.engine, &t->site.ranks, c, e);
     if (!rc) rc = skips_take(&t->skips, ckpt_extra(c), ckpt_path(c), e);
+    if (!rc) rc = evals_take(&t->evals, ckpt_extra(c), ckpt_path(c), e);
     if (!rc) {
         t->step = ckpt_step(c);
         t->tokens = ckpt_tokens(c);
         if (t->leads) log_info("resumed from %s: %lld steps done", ckpt_path(c), (long long)t->step);
         if (t->leads && said.n) log_info("read %s", str_text(&said));
+        char digits[17];
+        t->loaded.known = ckpt_state(c, &t->loaded.state);
+        if (t->leads && t->loaded.known) log_info("state %s, as it was saved", hash64_print(digits, t->loaded.state));
     }
     str_free(&said);
     return rc;
@@ -152,23 +183,97 @@ static int set_skips_aside(const struct trainer *t, struct err *e)
     return rc;
 }
 
+/* Copies of checkpoints elsewhere: the newest of all places is below run.dir before anybody looks there. */
+static struct copies_config copies_of(const struct trainer *t, const struct remote_options *o)
+{
+    return (struct copies_config){.to = t->cfg.checkpoint.copy_to,
+                                  .root = t->checkpoints,
+                                  .keep = t->cfg.checkpoint.copy_keep,
+                                  .retry_s = t->cfg.checkpoint.retry_s,
+                                  .remote = o};
+}
+
+static int fetch_copy(struct trainer *t, struct err *e)
+{
+    bool fetched, looks = t->leads && !t->back && !strcmp(t->cfg.checkpoint.resume, "auto");
+    if (!t->cfg.checkpoint.copy_to) return OK;
+    struct remote_options o = config_remote(&t->cfg);
+    struct copies_config c = copies_of(t, &o);
+    o.give_up = signals_flag(t->job->signals);
+    int rc = looks ? copies_fetch(&c, &fetched, e) : OK;
+    if (rc) err_prefix(e, "%s: checkpoint.copy_to", conf_where(t->conf, "checkpoint.copy_to"));
+    return trainer_together(t, rc, e);
+}
+
+static int open_copies(struct trainer *t, struct err *e)
+{
+    if (!t->cfg.checkpoint.copy_to) return OK;
+    struct remote_options o = config_remote(&t->cfg);
+    struct copies_config c = copies_of(t, &o);
+    int rc = t->leads ? copies_begin(&t->copies, &c, e) : OK;
+    if (rc) err_prefix(e, "%s: checkpoint.copy_to", conf_where(t->conf, "checkpoint.copy_to"));
+    return trainer_together(t, rc, e);
+}
+
+/* The best checkpoint by what the run goes on from: it is there, and has that name; else the next evaluation finds one
+ * anew. */
+static int open_best(struct trainer *t, struct err *e)
+{
+    struct comm *w = t->site.ranks.world;
+    char name[64];
+    int64_t bytes = -1;
+    int rc = OK;
+    if (!t->evals.rules.best) return OK;
+    snprintf(name, sizeof name, "step-%08lld/manifest.json", (long long)t->evals.best.step);
+    char *path = fs_join(t->checkpoints, name);
+    if (t->leads && t->evals.best.step >= 0) rc = fs_look(path, &bytes, e);
+    if (!rc && t->leads && t->evals.best.step >= 0 && bytes < 0)
+        log_warn("the best checkpoint so far, of step %lld, is not in %s (any more): the next evaluation is the best",
+                 (long long)t->evals.best.step, t->checkpoints);
+    if (w) comm_wait(w, comm_broadcast(w, &bytes, 1, DT_I64, 0, "is the best checkpoint there?"));
+    if (bytes < 0) evals_forget_best(&t->evals);
+    if (!rc && t->leads) rc = ckpt_set_best(t->checkpoints, t->evals.best.step, e);
+    xfree(path);
+    return trainer_together(t, rc, e);
+}
+
+static int begin_weights(struct trainer *t, struct err *e)
+{
+    bool given = t->cfg.from.dir || (t->cfg.adapter.kind && t->cfg.adapter.from);
+    int rc = trainer_together(t, fresh_weights(t, e), e);
+    if (!rc && !trainer_pushes(t) && given) exchange_publish(&t->site.engine->exchange);
+    return rc;
+}
+
+/* Where the model is held to what the run began with: that, before anything else is there. */
+static int open_reference(struct trainer *t, struct err *e)
+{
+    int rc = begin_weights(t, e);
+    if (!rc) reference_keep(t->site.engine);
+    if (!rc) rc = state_of_weights(t->site.engine, &t->site.ranks, &t->began, e);
+    return rc ? err_prefix(e, "train.grpo.beta holds the model to what the run began with, which is read again") : OK;
+}
+
 static int open_weights(struct trainer *t, struct err *e)
 {
     struct resume r;
-    bool in_memory = false;
-    int rc = choose_checkpoint(t, &r, e);
+    bool in_memory = false, refers = t->site.engine->cfg.reference;
+    int rc = fetch_copy(t, e);
+    if (!rc) rc = choose_checkpoint(t, &r, e);
     if (rc) return rc;
-    if (t->cfg.checkpoint.memory_every && !r.chosen) rc = trainer_memory_load(t, r.ckpt, &in_memory, e);
+    if (refers) rc = open_reference(t, e);
+    if (!rc && t->cfg.checkpoint.memory_every && !r.chosen) rc = trainer_memory_load(t, r.ckpt, &in_memory, e);
+    if (!t->cfg.checkpoint.memory_every && !r.chosen && t->leads && !t->back) memckpt_say_unused(&t->cfg);
     bool fresh = !in_memory && !r.ckpt;
     if (!rc && !in_memory && r.ckpt) rc = trainer_load(t, r.ckpt, t->checkpoints, OK, e);
     if (!rc && fresh && t->back)
         rc = err_set(e, ERR_IO,
                      "the checkpoint in memory that the run was to go back to is gone, and none is on disk; started "
                      "again, the run begins afresh");
-    if (!rc && fresh) rc = trainer_together(t, fresh_weights(t, e), e);
-    if (!rc && !trainer_pushes(t) && fresh && t->cfg.from.dir) exchange_publish(&t->site.engine->exchange);
+    if (!rc && fresh && !refers) rc = begin_weights(t, e);
     if (!rc && r.ckpt && r.own) t->saved = ckpt_step(r.ckpt);
     if (!rc) rc = trainer_together(t, t->leads ? resume_done(&r, t->checkpoints, e) : OK, e);
+    if (!rc) rc = open_best(t, e);
     if (!rc && fresh) rc = trainer_together(t, t->leads ? set_skips_aside(t, e) : OK, e);
     if (!rc) rc = trainer_open_skips(t, e);
     if (!rc && t->cfg.checkpoint.memory_every && r.chosen) rc = trainer_memory_begin(t, e);
@@ -180,7 +285,7 @@ static int open_weights(struct trainer *t, struct err *e)
 static int planned_fits(struct trainer *t, struct err *e)
 {
     const struct ledger *l = &t->site.dev->ledger;
-    double bytes = (double)l->peak_total + (double)l->peak[MEM_HOST] + (double)l->peak[MEM_KEPT]; /* all of the host */
+    double bytes = (double)l->peak_total + (double)l->peak[MEM_HOST] + (double)l->peak[MEM_KEPT];
     int here = t->cfg.parallel.ranks_here > 1 ? t->cfg.parallel.ranks_here : 1;
     struct comm *w = t->site.ranks.world;
     if (w && here == t->site.ranks.n)
@@ -190,11 +295,28 @@ static int planned_fits(struct trainer *t, struct err *e)
     return rc ? rc : afford_planned(&t->cfg, t->conf, l, bytes, here, e);
 }
 
+/* Pieces of objects are in the engine's memory from here on, where the ledger has them. */
+static void place_objects(struct trainer *t)
+{
+    struct buffer *b = &t->site.engine->objects;
+    struct dataset *of[] = {t->train, t->valid};
+    char *at = b->p;
+    for (int i = 0; at && i < 2; i++) {
+        size_t bytes = of[i] ? dataset_object_bytes(of[i]) : 0;
+        CHECK(at + bytes <= (char *)b->p + b->bytes, "%zu bytes of pieces were planned", b->bytes);
+        if (bytes) dataset_objects_in(of[i], at);
+        at += bytes;
+    }
+}
+
 static int open_engine(struct trainer *t, struct err *e)
 {
     int rc = site_build(&t->site, &(struct site_config){.config = &t->cfg}, e);
+    if (!rc) hang_engine(t->job->hang, t->site.ranks.world, t->site.engine);
     if ((rc = trainer_together(t, rc, e))) return rc;
-    return trainer_together(t, planned_fits(t, e), e);
+    if ((rc = trainer_together(t, planned_fits(t, e), e))) return rc;
+    place_objects(t);
+    return OK;
 }
 
 static int open_serve(struct trainer *t, struct err *e)
@@ -209,13 +331,30 @@ static int open_serve(struct trainer *t, struct err *e)
     return site_serve(&t->site, &(struct site_config){.config = &t->cfg, .serve = &c}, e);
 }
 
+/* FLOP/s of this rank's threads, of which MFU is the share. Measuring takes a tenth of a second and more where others
+ * use the cores, most of what many a short run takes: TUTTI_PEAK tells what one thread does instead. */
+static double ceiling_of(const struct trainer *t)
+{
+    const struct engine_config *c = &t->site.engine->cfg;
+    const char *text = getenv("TUTTI_PEAK");
+    char *end = NULL;
+    double told = text && *text ? strtod(text, &end) : 0;
+    if (told > 0 && told < 1e18 && !*end) {
+        if (t->leads)
+            log_info("MFU: the share of %.3g FLOP/s per thread, as TUTTI_PEAK says; nothing is measured", told);
+        return told * c->threads;
+    }
+    if (text && *text && t->leads) log_warn("TUTTI_PEAK: wanted FLOP/s of a thread, got '%s': measured instead", text);
+    return tile_rate_registers(tile_ops_get(c->dtype), t->site.dev->team);
+}
+
 /* Ranks differ (stages of a pipeline): one number for all of them. */
 static void sum_ranks(struct trainer *t)
 {
     struct comm *w = t->site.ranks.world;
     const struct engine_config *c = &t->site.engine->cfg;
     int cores = thread_n_cores();
-    double ceiling = tile_rate_registers(tile_ops_get(c->dtype), t->site.dev->team);
+    double ceiling = ceiling_of(t);
     ceiling *= tile_rate_share(t->job->sharers, c->threads, cores);
     t->flops = engine_flops_model(t->site.engine);
     t->peak_bytes = (int64_t)t->site.dev->ledger.peak_total;
@@ -272,6 +411,14 @@ static int settle(struct trainer *t, struct err *e)
     return rc;
 }
 
+static int open_metrics(struct trainer *t, struct err *e)
+{
+    if (!t->leads) return OK;
+    int rc = metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e);
+    if (!rc && t->loaded.known) rc = metrics_state(t->metrics, t->step, "loaded", t->step, t->loaded.state, e);
+    return rc;
+}
+
 static int open_status(struct trainer *t, struct err *e)
 {
     const char *address = t->cfg.run.status_address;
@@ -305,16 +452,17 @@ int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct er
     if (!rc) rc = trainer_together(t, open_engine(t, e), e);
     if (!rc) sum_ranks(t);
     if (!rc) rc = trainer_together(t, open_serve(t, e), e);
+    evals_init(&t->evals, &(struct evals_rules){t->cfg.checkpoint.best != BEST_NONE, t->cfg.run.stop_early,
+                                                t->cfg.run.stop_early_delta});
     if (!rc) rc = open_weights(t, e);
+    if (!rc) rc = trainer_preference_open(t, e);
+    if (!rc) trainer_policy_open(t);
+    if (!rc) rc = open_copies(t, e);
     if (!rc) rc = settle(t, e);
     if (!rc) rc = trainer_together(t, trainer_witness_open(t, e), e);
     if (!rc && t->site.serve) serve_begin(t->site.serve, t->step);
     if (!rc) rc = trainer_together(t, write_config(t, e), e);
-    if (!rc)
-        rc = trainer_together(t,
-                              t->leads ? metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e)
-                                       : OK,
-                              e);
+    if (!rc) rc = trainer_together(t, open_metrics(t, e), e);
     if (!rc) rc = trainer_together(t, trainer_pace_open(t, e), e);
     if (!rc) rc = trainer_together(t, open_status(t, e), e);
     t->ready = !rc;
@@ -329,19 +477,24 @@ int trainer_close(struct trainer *t, struct err *e)
 {
     prefetch_free(t->feed);
     saving_free(t->saving);
+    copies_end(t->copies, t->stopped_by || t->rewinds || !t->ready);
     int rc = metrics_close(t->metrics, e);
     status_close(t->status);
     int pace = pace_close(t->pace, rc ? NULL : e);
     if (!rc) rc = pace;
     trace_free(&t->tracer.trace);
     witness_free(t->witness);
-    site_close(&t->site);
-    dataset_close(t->train);
+    hang_engine(t->job->hang, t->site.ranks.world, NULL);
+    trainer_policy_close(t);
+    dataset_close(t->train); /* its pieces are in the engine's memory */
     dataset_close(t->valid);
+    site_close(&t->site);
     tokenizer_free(t->tokenizer);
     str_free(&t->config_text);
     memckpt_close(&t->memory);
     skips_free(&t->skips);
+    xfree(t->reference.train);
+    xfree(t->reference.valid);
     xfree(t->checkpoints);
     xfree(t->tokenizer_dir);
     arena_free(t->arena);

@@ -31,7 +31,15 @@ int trainer_open_skips(struct trainer *t, struct err *e)
 static int64_t back_to(const struct trainer *t) { return t->saved > t->memory.saved ? t->saved : t->memory.saved; }
 
 /* Steps that were left out for their loss, not by hand. */
-static int64_t left_out(const struct trainer *t) { return t->skips.n - t->cfg.run.skip.n; }
+static int64_t left_out(const struct trainer *t)
+{
+    const int64_t *by_hand = t->cfg.run.skip.items;
+    int64_t n = t->skips.n;
+    for (int64_t i = 0; i < t->skips.n; i++)
+        for (int k = 0, seen = 0; k < t->cfg.run.skip.n && !seen; k++)
+            if ((seen = by_hand[k] == t->skips.step[i])) n--;
+    return n;
+}
 
 static int refuse(const struct trainer *t, const char *what, struct err *e)
 {
@@ -57,7 +65,7 @@ static int go_back(struct trainer *t, const char *cause, const char *what, doubl
                               .cause = cause,
                               .loss = loss,
                               .mean = t->skips.seen ? t->skips.mean : NAN,
-                              .deviation = t->skips.seen ? sqrt(t->skips.var) : NAN};
+                              .deviation = t->skips.seen ? skips_deviation(&t->skips) : NAN};
     if (note.back_to < 0 || left_out(t) >= t->cfg.run.rewinds) return refuse(t, what, e);
     rc = trainer_together(t, t->leads ? skips_write(t->cfg.run.dir, &note, e) : OK, e);
     if (rc) return rc;
@@ -89,7 +97,7 @@ int trainer_judge(struct trainer *t, const struct engine_batch *b, const struct 
         return OK;
     }
     snprintf(what, sizeof what, "loss %.6g is %.3g deviations above the mean of %.6g", r->loss,
-             (r->loss - t->skips.mean) / sqrt(t->skips.var), t->skips.mean);
+             (r->loss - t->skips.mean) / skips_deviation(&t->skips), t->skips.mean);
     if (t->cfg.run.on_spike == SPIKE_REWIND) return go_back(t, "loss", what, r->loss, e);
     char saved[40] = "none";
     if (back_to(t) >= 0) snprintf(saved, sizeof saved, "of step %lld", (long long)back_to(t));

@@ -3,21 +3,31 @@
  * is tried again (retry.h); a published checkpoint writes a sample. All ranks decide alike: from the step, from what
  * they agreed on when they last met (trainer.c), from rank 0's clock. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "run/averaged.h"
 #include "run/samples.h"
 #include "run/saved.h"
 #include "run/trainer_impl.h"
 
-/* A text that cannot be written is no reason to end a run. */
-static void write_sample(struct trainer *t)
+static void write_samples(struct trainer *t, const char *const *prompts, int n)
 {
     struct err e = {0};
-    const int64_t every = t->cfg.run.sample_every;
-    if (!every || (t->saved % every && t->saved != t->cfg.run.steps)) return;
-    if (samples_write(&t->cfg, t->checkpoints, t->saved, &e))
+    if (n && samples_write(&t->cfg, t->checkpoints, t->saved, prompts, n, &e))
         log_warn("no sample of step %lld: %s", (long long)t->saved, e.text);
+}
+
+/* A text that cannot be written is no reason to end a run. */
+static void write_due_samples(struct trainer *t)
+{
+    const int64_t every = t->cfg.run.sample_every, apart = t->cfg.run.eval_every;
+    bool evaluated = t->saved == t->cfg.run.steps || (apart && t->saved % apart == 0);
+    if (every && (t->saved % every == 0 || t->saved == t->cfg.run.steps))
+        write_samples(t, &t->cfg.run.sample_prompt, 1);
+    if (t->saved <= t->evals.step && evaluated) write_samples(t, t->cfg.run.samples.items, t->cfg.run.samples.n);
 }
 
 void trainer_diverged(const struct trainer *t, struct err *e)
@@ -39,6 +49,7 @@ struct save_info trainer_save_info(const struct trainer *t)
         .tokens = t->tokens,
         .keep = t->cfg.checkpoint.keep,
         .keep_every = t->cfg.checkpoint.keep_every,
+        .incremental = t->cfg.checkpoint.incremental,
         .config_text = str_text(&t->config_text),
         .tokenizer_dir = t->tokenizer_dir,
         .cfg = &t->cfg,
@@ -46,17 +57,37 @@ struct save_info trainer_save_info(const struct trainer *t)
         .eos = t->tokenizer ? tokenizer_eos(t->tokenizer) : -1,
         .data = t->data,
         .skips = &t->skips,
+        .evals = &t->evals,
+        .reference = t->site.engine->cfg.reference ? &t->began : NULL,
+        .in_use = copies_in_use(t->copies),
     };
 }
 
-static void published(struct trainer *t, int64_t step, const char *how)
+/* What was the best when it was saved is named so, also where another one has been found by now that is still to be
+ * written. */
+static void name_best(const struct trainer *t, int64_t step)
 {
+    struct err e = {0};
+    if (step != t->evals.best.step && step != t->evals.before.step) return;
+    if (ckpt_set_best(t->checkpoints, step, &e)) log_warn("%s", e.text);
+}
+
+static void published(struct trainer *t, int64_t step, const char *how, const struct ckpt_told *told)
+{
+    char state[32] = "", bytes[32], linked[64] = "";
     t->saved = step;
     retry_done(&t->retry);
     if (!t->leads) return;
     log_status_end();
-    log_info("saved step %lld in %s", (long long)step, how);
-    write_sample(t);
+    if (told->has_state) hash64_print(stpcpy(state, ", state "), told->state);
+    if (told->linked) snprintf(linked, sizeof linked, ", %s of it linked", str_bytes(bytes, (double)told->linked));
+    log_info("saved step %lld in %s%s%s", (long long)step, how, state, linked);
+    struct err why;
+    if (told->has_state && t->metrics && metrics_state(t->metrics, t->step, "saved", step, told->state, &why))
+        log_warn("%s", why.text); /* the next step's line fails as well, and ends the run */
+    name_best(t, step);
+    copies_offer(t->copies, step);
+    write_due_samples(t);
 }
 
 /* Other ranks are late here for as long as a disk takes: checkpoint.timeout_s. */
@@ -72,14 +103,16 @@ static int save_now(struct trainer *t, struct err *e)
     double from = clock_now_s();
     int rc = trainer_compare(t, e);
     if (rc) return rc;
+    struct ckpt_told told = {0};
     struct save_info s = trainer_save_info(t);
+    s.told = &told;
     patient(t, true);
     rc = save_checkpoint(t->site.engine, &t->site.ranks, &s, e);
     patient(t, false);
     if (rc == ERR_NUMERIC) trainer_diverged(t, e);
     if (rc) return rc;
     snprintf(how, sizeof how, "%.2f s", clock_now_s() - from);
-    published(t, t->step, how);
+    published(t, t->step, how, &told);
     return OK;
 }
 
@@ -97,15 +130,24 @@ static int begin(struct trainer *t, struct err *e)
     return rc;
 }
 
+static void best_failed(struct trainer *t, int64_t step)
+{
+    if (t->evals.best.step == step && t->leads)
+        log_warn("step %lld, the best so far, was not saved: the best before it stays that", (long long)step);
+    evals_unsaved(&t->evals, step);
+}
+
 static void end(struct trainer *t, int rc)
 {
     double paused, s = saving_seconds(t->saving, &paused);
     int64_t step = saving_step(t->saving);
+    struct ckpt_told told = saving_told(t->saving);
     char how[96];
     snprintf(how, sizeof how, "%.2f s beside the steps, which waited for %.3f s of it", s, paused);
     saving_free(t->saving);
     t->saving = NULL;
-    if (!rc) published(t, step, how);
+    if (!rc) published(t, step, how, &told);
+    else best_failed(t, step);
 }
 
 /* What waits on disk is gone for good: no other try would find it. All ranks have a disk, or none (site.c). */
@@ -143,10 +185,16 @@ int trainer_save_end(struct trainer *t, struct err *e)
 
 /* ---- */
 
+static bool wanted_by_evaluation(const struct trainer *t)
+{
+    return t->evals.step == t->step && (t->evals.best.step == t->step || t->cfg.run.samples.n);
+}
+
 bool trainer_save_due(struct trainer *t)
 {
+    if (trainer_policy_amid(t)) return false;
     int64_t every = t->cfg.checkpoint.every;
-    bool due = (every && t->step % every == 0) || t->save_time;
+    bool due = (every && t->step % every == 0) || t->save_time || wanted_by_evaluation(t);
     t->save_time = false;
     return t->retry.failed && !t->saving ? retry_due(&t->retry, t->site.ranks.world) : due;
 }
@@ -159,7 +207,7 @@ bool trainer_save_time(const struct trainer *t)
 
 static bool skips(struct trainer *t)
 {
-    if (!t->saving || t->cfg.checkpoint.busy != BUSY_SKIP) return false;
+    if (!t->saving || t->cfg.checkpoint.busy != BUSY_SKIP || t->evals.best.step == t->step) return false;
     if (t->leads) log_status_end();
     if (t->leads)
         log_info("step %lld is not saved: step %lld is still being written (checkpoint.busy: skip)", (long long)t->step,
@@ -182,4 +230,23 @@ int trainer_save(struct trainer *t, bool waits, struct err *e)
         if (rc || !waits || !t->retry.failed) return rc;
         clock_sleep_s(t->retry.pause_s);
     }
+}
+
+void trainer_save_settle(struct trainer *t)
+{
+    bool there = t->saved == t->step || (t->saving && saving_step(t->saving) == t->step);
+    if (t->evals.best.step == t->step && !there) best_failed(t, t->step);
+}
+
+int trainer_average(struct trainer *t, struct err *e)
+{
+    int64_t n = t->cfg.checkpoint.average;
+    if (!n) return OK;
+    char *out = fs_join(t->cfg.run.dir, "average");
+    patient(t, true);
+    int rc = trainer_together(t, t->leads ? averaged_write(t->checkpoints, out, to_int(n), t->step, e) : OK, e);
+    patient(t, false);
+    if (rc) err_prefix(e, "the run is finished and saved, but checkpoint.average cannot be carried out");
+    xfree(out);
+    return rc;
 }

@@ -73,7 +73,7 @@ static int check_read(struct check *c, const struct part_use *x)
 {
     struct unit_state *u = &c->unit[x->unit];
     u->read = true;
-    if (!c->p->rule.gather || u->gathered >= 0) return OK;
+    if (!c->p->rule.gather || x->stays || u->gathered >= 0) return OK;
     if (u->released >= 0)
         return fail(c, "it reads %s, which %s gave back: RELEASE comes too early", unit_said(c, x->unit).text,
                     action_said(c, u->released).text);

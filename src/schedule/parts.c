@@ -89,12 +89,40 @@ static bool concerns(const struct rank_parts *p, const struct stage_parts *g, st
     return touches(g, unit, a.kind == ACTION_REDUCE);
 }
 
-/* Units of a whole stage. A unit of two stages here is gathered once, and released with the first one that is. */
+static bool adds_to(const struct stage_parts *g, struct action a, int unit)
+{
+    for (int second = 0; second < 2; second++) {
+        int phase, first, last;
+        if (a.stage != g->stage || !parts_range(g, a, second, &phase, &first, &last)) continue;
+        for (int k = 0; k < g->n_use; k++) {
+            const struct part_use *x = &g->use[k];
+            bool meets = x->phase == phase && x->first <= last && x->last >= first;
+            if (x->unit == unit && x->writes && meets) return true;
+        }
+    }
+    return false;
+}
+
+/* The stage has added to the unit, and no REDUCE of it followed. */
+static bool is_owed(const struct action_list *l, const struct stage_parts *g, int unit)
+{
+    for (int64_t i = l->n - 1; i >= 0; i--) {
+        if (l->a[i].kind == ACTION_REDUCE && l->a[i].part == unit) return false;
+        if (adds_to(g, l->a[i], unit)) return true;
+    }
+    return false;
+}
+
+/* Units of a whole stage. A unit of two stages here is gathered once, and released with the first one that is. Where
+ * units leave by phase, a REDUCE is of those that the stage added to since their last one; of all, if there are none:
+ * that is refused. */
 static void cut_move(struct action_list *l, const struct rank_parts *p, const struct stage_parts *g, struct action a,
                      bool *whole)
 {
+    bool owed = false, some = a.kind == ACTION_REDUCE && p->rule.temporary && p->rule.by_phase;
+    for (int u = 0; u < p->n_units && some && !owed; u++) owed = concerns(p, g, a, u) && is_owed(l, g, u);
     for (int u = 0; u < p->n_units; u++) {
-        if (!concerns(p, g, a, u)) continue;
+        if (!concerns(p, g, a, u) || (owed && !is_owed(l, g, u))) continue;
         if (is_gather(a) && whole[u] == (a.kind == ACTION_GATHER)) continue;
         if (is_gather(a)) whole[u] = a.kind == ACTION_GATHER;
         push(l, with_part(a, (enum action_kind)a.kind, u));
@@ -218,7 +246,7 @@ static void reading_init(struct reading *x, const struct stage_parts *g, int pha
 {
     struct part_use *use = xcalloc(to_size(g->n_use) + 1, sizeof *use);
     for (int k = 0; k < g->n_use; k++)
-        if (!g->use[k].writes && g->use[k].phase == phase) use[x->n++] = g->use[k];
+        if (!g->use[k].writes && !g->use[k].stays && g->use[k].phase == phase) use[x->n++] = g->use[k];
     qsort(use, to_size(x->n), sizeof *use, by_first);
     x->gather = xcalloc(to_size(x->n) + 1, sizeof *x->gather);
     x->release = xcalloc(to_size(x->n) + 1, sizeof *x->release);
@@ -236,7 +264,10 @@ static struct reading *readings(const struct rank_parts *p)
     struct reading *r = xcalloc(to_size(p->n_stages) * PART_PHASES + 1, sizeof *r);
     for (int i = 0; i < p->n_stages; i++)
         for (int ph = 0; ph < PART_PHASES; ph++)
-            reading_init(&r[i * PART_PHASES + ph], &p->stage[i], ph, p->rule.ahead ? p->rule.ahead : 1);
+            reading_init(&r[i * PART_PHASES + ph], &p->stage[i], ph,
+                         p->rule.ahead < 0 ? 0
+                         : p->rule.ahead   ? p->rule.ahead
+                                           : 1);
     return r;
 }
 

@@ -39,6 +39,7 @@ enum { PART_PHASES = 3 }; /* ACTION_F, ACTION_B, ACTION_W */
 struct part_use {
     int phase, unit;
     bool writes;
+    bool stays; /* read where it is whole: nothing to gather (rule.some) */
     int first, last;
 };
 
@@ -52,12 +53,14 @@ struct stage_parts {
 
 struct part_rule {
     bool gather;    /* parameters are shared out, or wait elsewhere: gathered before each use (zero 3, offload) */
-    int ahead;      /* units; 0: one */
+    bool some;      /* of these units only; the parts that read others say so */
+    int ahead;      /* units; 0: one; negative: none */
     bool arrive;    /* or they are whole, and on their way since the last step until their first use (zero 1 and 2) */
     bool reduce;    /* gradients are handed on at all */
     bool temporary; /* what a window writes is in a temporary, and reduced when the window is over (zero 2 and 3, bf16)
                      */
-    bool by_phase;  /* a window is a phase; else a microbatch of a stage, of which then one at a time is alive */
+    bool by_phase;  /* a window is a phase, after which what it wrote of a unit leaves; else a microbatch of a stage, of
+                       which then one at a time is alive */
     int64_t
         every; /* not temporary: reduced after so many microbatches, and after the last (exact_order); 0: once a step */
     bool update;  /* this rank steps its parameters (no server does) */
@@ -70,7 +73,7 @@ struct rank_parts {
     int n_stages, n_units;
     const char **unit_name; /* [n_units] for messages; NULL: numbers only */
     int *unit_stage;        /* [n_units] the stage that UPDATE and PUBLISH of a unit name: the first one here that uses
-                               it; -1: this rank holds nothing of the unit. NULL without rule.update */
+                               it; -1: this rank holds nothing of the unit, or it is frozen. NULL without rule.update */
     struct part_rule rule;
 };
 

@@ -99,9 +99,13 @@ static void plain_stage(struct stage_parts *g, struct plain *x, int unit, int st
 {
     int n_b = recompute ? 2 : 1;
     *x = (struct plain){.again = {recompute, false},
-                        .use = {{ACTION_F, unit, false, 0, 0},
-                                {ACTION_B, unit, false, 0, n_b - 1},
-                                {split ? ACTION_W : ACTION_B, unit, true, split ? 0 : n_b - 1, split ? 0 : n_b - 1}}};
+                        .use = {{.phase = ACTION_F, .unit = unit},
+                                {.phase = ACTION_B, .unit = unit, .last = n_b - 1},
+                                {.phase = split ? ACTION_W : ACTION_B,
+                                 .unit = unit,
+                                 .writes = true,
+                                 .first = split ? 0 : n_b - 1,
+                                 .last = split ? 0 : n_b - 1}}};
     *g = (struct stage_parts){.stage = stage, .n = {1, n_b, split}, .again = x->again, .use = x->use, .n_use = USES};
 }
 

@@ -118,9 +118,10 @@ int schedule_check(const struct schedule *s, struct schedule_peak *peak, struct 
 /* ---- simulate -------------------------------------------------------------------------------------------- */
 
 /* What one microbatch takes on one stage. b leaves out what is computed once more for it (again), which RECOMPUTE takes
- * where the schedule has it, else B and BW. bw: both halves at once; 0: b + w. */
+ * where the schedule has it, else B and BW. bw: both halves at once; 0: b + w. update: UPDATE, once a step, which holds
+ * its rank as the rest does; PUBLISH travels beside it. */
 struct schedule_stage_cost {
-    double f, b, w, again, bw;
+    double f, b, w, again, bw, update;
 };
 /* Seconds, or any unit, for one microbatch and ALL stages of a rank: a stage takes 1/n_chunks of it, times its
  * weight. Or stage by stage, where that is known. */
@@ -132,6 +133,7 @@ struct schedule_cost {
     const struct schedule_stage_cost *each; /* [n_stages] instead of f, b, w and stage, which then are what a rank's
                                                stages take together, the mean, in the timeline; NULL: not known.
                                                Borrowed by schedule_simulate */
+    double update;                          /* of the stages of a rank, as f, b and w are, but once */
 };
 struct schedule_time {
     double start_s, end_s;

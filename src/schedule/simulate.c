@@ -3,8 +3,9 @@
  *
  * Each rank goes through its list in order; an action starts when the rank is free and what it needs has ended, plus
  * the time of a message where that ended on another rank. Sends, receives and parameter traffic take no time of the
- * rank: they run beside it. With fixed lists the start times are a longest path, found by letting ranks advance as far
- * as they can, over and over. Cost: O(actions + sweeps x ranks).
+ * rank: they run beside it. Updates begin when all ranks have computed all, because the norm of the gradients of all
+ * lies between; a PUBLISH leaves at the end of its UPDATE. With fixed lists the start times are a longest path, found
+ * by letting ranks advance as far as they can, over and over. Cost: O(actions + sweeps x ranks).
  */
 #include <string.h>
 
@@ -33,6 +34,7 @@ static double of_stage(const struct simulation *sim, struct action a)
     case ACTION_W: return c->w;
     case ACTION_BW: return (c->bw > 0 ? c->bw : c->b + c->w) + again;
     case ACTION_RECOMPUTE: return c->again;
+    case ACTION_UPDATE: return c->update;
     default: return 0;
     }
 }
@@ -45,6 +47,7 @@ static double duration(const struct simulation *sim, struct action a)
                    : a.kind == ACTION_B                             ? c->b
                    : a.kind == ACTION_W                             ? c->w
                    : a.kind == ACTION_BW                            ? c->b + c->w
+                   : a.kind == ACTION_UPDATE                        ? c->update
                                                                     : 0;
     return whole / sim->s->n_chunks * (c->stage ? c->stage[a.stage] : 1);
 }
@@ -75,27 +78,47 @@ static void note_end(struct simulation *sim, struct action a, double end)
     *end_of(sim, a) = end;
 }
 
+static bool holds_rank(struct action a)
+{
+    return action_is_compute((enum action_kind)a.kind) || a.kind == ACTION_UPDATE;
+}
+
+static bool after_norm(struct action a) { return a.kind == ACTION_UPDATE || a.kind == ACTION_PUBLISH; }
+
+/* All that computes has run: nobody goes on before the last rank is there. */
+static void meet(double *free_at, int n)
+{
+    double latest = 0;
+    for (int r = 0; r < n; r++) latest = free_at[r] > latest ? free_at[r] : latest;
+    for (int r = 0; r < n; r++) free_at[r] = latest;
+}
+
 static void advance_all(struct simulation *sim, struct schedule_timeline *t)
 {
     const struct schedule *s = sim->s;
     int64_t *pc = xcalloc(to_size(s->n_ranks), sizeof *pc), left = 0;
     double *free_at = xcalloc(to_size(s->n_ranks), sizeof *free_at);
+    bool met = false;
     for (int r = 0; r < s->n_ranks; r++) left += s->rank[r].n;
     for (bool moved = true; moved && left;) {
         moved = false;
         for (int r = 0; r < s->n_ranks; r++)
             for (; pc[r] < s->rank[r].n; pc[r]++, left--, moved = true) {
                 struct action a = s->rank[r].a[pc[r]];
+                if (after_norm(a) && !met) break;
                 double start = needed_until(sim, a);
                 if (start < 0) break;
                 /* A receive is posted early and a send flies alone: neither holds the rank up. */
-                bool compute = action_is_compute((enum action_kind)a.kind);
-                if (compute && start < free_at[r]) start = free_at[r];
+                if ((holds_rank(a) || after_norm(a)) && start < free_at[r]) start = free_at[r];
                 double end = start + duration(sim, a);
                 t->at[r][pc[r]] = (struct schedule_time){start, end};
                 note_end(sim, a, end);
-                if (compute) free_at[r] = end;
+                if (holds_rank(a)) free_at[r] = end;
             }
+        if (!moved && !met) {
+            meet(free_at, s->n_ranks);
+            met = moved = true;
+        }
     }
     CHECK(left == 0, "%lld actions never start: the schedule was not checked", (long long)left);
     xfree(pc);
@@ -111,8 +134,9 @@ static void summarise(const struct simulation *sim, struct schedule_timeline *t)
         double work = 0, begin = 0, end = 0;
         bool here = false;
         for (int64_t i = 0; i < s->rank[r].n; i++) {
-            if (!action_is_compute((enum action_kind)s->rank[r].a[i].kind)) continue;
-            work += duration(sim, s->rank[r].a[i]);
+            struct action a = s->rank[r].a[i];
+            if (!holds_rank(a) || (a.kind == ACTION_UPDATE && duration(sim, a) <= 0)) continue;
+            work += duration(sim, a);
             if (!here) begin = t->at[r][i].start_s;
             end = t->at[r][i].end_s;
             here = true;
@@ -138,11 +162,12 @@ static void summarise(const struct simulation *sim, struct schedule_timeline *t)
 static void mean_cost(struct schedule_timeline *t, const struct schedule *s)
 {
     const struct schedule_stage_cost *x = t->cost.each;
-    t->cost.f = t->cost.b = t->cost.w = 0;
+    t->cost.f = t->cost.b = t->cost.w = t->cost.update = 0;
     for (int i = 0; i < s->n_stages; i++) {
         t->cost.f += x[i].f / s->n_ranks;
         t->cost.b += (x[i].b + x[i].again) / s->n_ranks;
         t->cost.w += x[i].w / s->n_ranks;
+        t->cost.update += x[i].update / s->n_ranks;
     }
     t->cost.each = NULL;
 }

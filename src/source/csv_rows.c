@@ -70,3 +70,11 @@ char *csv_field(char *p, size_t n, char mark, int column, size_t *length)
     (void)field_end(p, at, n, mark, p + at, length);
     return p + at;
 }
+
+bool csv_take(const char *p, size_t n, char mark, size_t *at, char *out, size_t *length)
+{
+    n = without_line_end(p, n);
+    if (*at > n) return false;
+    *at = field_end(p, *at, n, mark, out, length) + 1;
+    return true;
+}

@@ -27,5 +27,8 @@ int csv_columns(const char *p, size_t n, char mark);
 /* Column `column` >= 0 of the record p[0..n) with or without its line end, without quotes: *length bytes, in the
  * record's own place, which is spoilt. NULL: there are fewer. */
 char *csv_field(char *p, size_t n, char mark, int column, size_t *length);
+/* The next field of a row, without its quotes, into out, which has room for n; *at is 0 before the first. False: there
+ * are no more. */
+bool csv_take(const char *p, size_t n, char mark, size_t *at, char *out, size_t *length);
 
 #endif

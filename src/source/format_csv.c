@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "source/csv_rows.h"
@@ -14,7 +15,42 @@ struct csv {
     char mark; /* between columns */
     int text_column, n_columns;
     int64_t line; /* of the last row */
+    /* Where rows are wanted as lines, too: */
+    char *header, *field; /* the first row; one field of a row */
+    size_t header_n, field_room;
+    struct str name, json; /* of a column; of the last row */
 };
+
+/* A name or a value as text that ends with a NUL; what else is one becomes U+FFFD where it is written. */
+static const char *end_text(char *p, size_t n, struct str *copy)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!p[i]) p[i] = (char)0xFF;
+    str_clear(copy);
+    str_add(copy, p, n);
+    return str_text(copy);
+}
+
+/* The row as an object: each column by its name; those beyond the header are left out. */
+static void put_row(struct csv *r, const char *row, size_t n)
+{
+    struct json_out o = {.s = &r->json};
+    struct str value = {0};
+    size_t need = (n > r->header_n ? n : r->header_n) + 1, at = 0, header_at = 0, length;
+    if (need > r->field_room) {
+        xfree(r->field);
+        r->field = xmalloc(r->field_room = 2 * need);
+    }
+    str_clear(&r->json);
+    json_begin_object(&o, NULL);
+    while (csv_take(r->header, r->header_n, r->mark, &header_at, r->field, &length)) {
+        const char *name = end_text(r->field, length, &r->name);
+        if (!csv_take(row, n, r->mark, &at, r->field, &length)) break;
+        json_put_string(&o, name, end_text(r->field, length, &value));
+    }
+    json_end_object(&o);
+    str_free(&value);
+}
 
 /* The record that begins at buf[at): *n bytes with its line end, *lines of them; 0: no more. */
 static int next_row(struct csv *r, size_t *n, int64_t *lines, struct err *e)
@@ -56,11 +92,65 @@ static bool read_header(struct csv *r, struct str *names)
             str_printf(names, "%s%.*s", names->n ? ", " : "", length < 60 ? (int)length : 60, name);
         xfree(copy);
         if (!found) continue;
+        if (r->file->lines) {
+            r->header = xstrndup(b->buf + b->at, n);
+            r->header_n = n;
+        }
         b->at += n;
         b->line += scan.lines;
         return true;
     }
     return false;
+}
+
+/* "12", "-0.5", "1e9"; *real: with a point or an exponent. */
+static bool is_number(const char *p, size_t n, bool *real)
+{
+    size_t i = n && (p[0] == '-' || p[0] == '+'), digits = 0;
+    for (; i < n && strchr("0123456789.eE+-", p[i]); i++) {
+        digits += p[i] >= '0' && p[i] <= '9';
+        *real |= p[i] == '.' || p[i] == 'e' || p[i] == 'E';
+        if ((p[i] == '+' || p[i] == '-') && i && p[i - 1] != 'e' && p[i - 1] != 'E') return false;
+    }
+    return n && i == n && digits;
+}
+
+/* Rows at the beginning, as far as they are in the buffer, whose text is a number in each: a column of ids or scores
+ * that was named by mistake. Fewer than ten say nothing. The first one's into example. */
+static bool holds_numbers(const struct csv *r, char example[40], bool *real)
+{
+    enum { LEAST = 10, MOST = 100 };
+    const struct source_buffer *b = &r->file->buffer;
+    size_t at = b->at, n, length;
+    int rows = 0;
+    bool numbers = true;
+    for (int seen = 0; seen < MOST && numbers; seen++, at += n) {
+        struct csv_scan scan = {0};
+        n = csv_record(&scan, b->buf + at, b->n - at, b->at_end, r->mark);
+        if (!n || scan.inside) break;
+        char *copy = xstrndup(b->buf + at, n), *field = csv_field(copy, n, r->mark, r->text_column, &length);
+        if (field && length) numbers = is_number(field, length, real);
+        if (field && length && !rows++ && numbers) snprintf(example, 40, "%.*s", length < 39 ? (int)length : 39, field);
+        xfree(copy);
+    }
+    return numbers && rows >= LEAST;
+}
+
+static int refuse_numbers(struct csv *r, const char *example, bool real, struct err *e)
+{
+    struct str names = {0};
+    const char *column = r->file->column;
+    r->file->buffer.at = 0;
+    r->file->column = ""; /* no column is called so: all names are told */
+    (void)read_header(r, &names);
+    r->file->column = column;
+    int code = err_set(e, ERR_REQUEST,
+                       "%s: column \"%s\" holds %s numbers (%s in its first row), no text; its columns: %s; say which "
+                       "is the text: column: NAME beside its path in a config, or --column NAME (numbers that are "
+                       "meant as texts: as strings of a .jsonl)",
+                       r->file->listed->path, column, real ? "real" : "whole", example, str_text(&names));
+    str_free(&names);
+    return code;
 }
 
 static int csv_open(void **reader, struct record_file *f, struct err *e)
@@ -84,6 +174,12 @@ static int csv_open(void **reader, struct record_file *f, struct err *e)
         }
     }
     str_free(&names);
+    char example[40];
+    bool real = false;
+    if (code == 1 && holds_numbers(&r, example, &real)) {
+        xfree(r.header);
+        code = refuse_numbers(&r, example, real, e);
+    }
     if (code != 1) return code;
     struct csv *kept = xmalloc(sizeof *kept);
     *kept = r;
@@ -114,17 +210,32 @@ static int csv_next(void *reader, struct record *out, struct err *e)
         b->line += lines;
         if (record_blank(row, n)) continue;
         int columns = csv_columns(row, n, r->mark);
+        if (r->header) put_row(r, row, n);
         out->text = csv_field(row, n, r->mark, r->text_column, &out->n);
         if (!out->text) {
             int code = err_set(e, ERR_CORRUPT, "%s:%lld: this row has %d columns of the header's %d, and no \"%s\"",
                                r->file->listed->path, (long long)r->line, columns, r->n_columns, r->file->column);
             if ((code = bad_record(r->file->bad, code, e))) return code;
         }
+        if (out->n && out->text && r->header) {
+            out->line = str_text(&r->json);
+            out->line_n = r->json.n;
+            out->members = columns;
+        }
         if (out->n && out->text) return 1;
     }
 }
 
-static void csv_close(void *reader) { xfree(reader); }
+static void csv_close(void *reader)
+{
+    struct csv *r = reader;
+    if (!r) return;
+    xfree(r->header);
+    xfree(r->field);
+    str_free(&r->name);
+    str_free(&r->json);
+    xfree(r);
+}
 
 const struct record_format format_csv = {
     .name = "csv",

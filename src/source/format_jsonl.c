@@ -7,12 +7,14 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "source/json_line.h"
 #include "source/record_format.h"
 
 struct jsonl {
     struct record_file *file;
-    struct json *record;
-    int64_t at; /* the offset of the record's line */
+    struct json_line line; /* the record, and the text in it, where one pass is enough; */
+    struct json *record;   /* else all of it */
+    int64_t at;            /* the offset of the record's line */
 };
 
 /* Is the first line of the buffer a record with a text? A line that goes on beyond the buffer is taken for one. */
@@ -59,17 +61,34 @@ static void jsonl_place(const void *reader, char out[RECORD_PLACE])
              (long long)source_buffer_line_number(&r->file->buffer));
 }
 
+/* What the record has where its text should be; NULL: nothing. */
+static const char *instead_of_text(const struct jsonl *r)
+{
+    const struct json *v = r->record ? record_member(r->record, r->file->column) : NULL;
+    if (!v) return NULL;
+    switch (json_kind(v)) {
+    case JSON_INT:
+    case JSON_REAL: return "a number";
+    case JSON_ARRAY: return "a list";
+    case JSON_OBJECT: return "an object";
+    case JSON_STRING: return NULL;
+    default: return "null, true or false";
+    }
+}
+
 static int no_text(const struct jsonl *r, struct err *e)
 {
     char where[RECORD_PLACE];
     struct str names = {0};
+    const char *has = instead_of_text(r);
     jsonl_place(r, where);
     for (void *it = json_kind(r->record) == JSON_OBJECT ? json_iter(r->record) : NULL; it && names.n < 200;
          it = json_iter_next(r->record, it))
         str_printf(&names, "%s%.60s", names.n ? ", " : "", json_iter_key(it));
     int code = r->file->whole ? err_set(e, ERR_CORRUPT, "%s: wanted an object", where)
-                              : err_set(e, ERR_CORRUPT, "%s: wanted an object with a string member \"%s\"%s%s", where,
-                                        r->file->column, names.n ? "; this one has " : "", str_text(&names));
+                              : err_set(e, ERR_CORRUPT, "%s: wanted an object with a string member \"%s\"%s%s%s%s",
+                                        where, r->file->column, has ? ", which is " : "", has ? has : "",
+                                        names.n ? "; this one has " : "", str_text(&names));
     str_free(&names);
     return code;
 }
@@ -78,19 +97,28 @@ static int no_text(const struct jsonl *r, struct err *e)
 static int parse_line(struct jsonl *r, const char *line, size_t n, struct record *out, struct err *e)
 {
     struct err plain;
+    bool whole = r->file->whole;
     json_free(r->record);
     r->record = NULL;
+    *out = (struct record){.offset = r->at, .line = line, .line_n = n};
+    if (json_line_read(&r->line, line, n, whole ? NULL : r->file->column) && (whole || r->line.has_text)) {
+        out->text = whole ? line : str_text(&r->line.text);
+        out->n = whole ? n : r->line.text.n;
+        out->members = r->line.n_members;
+        return out->n > 0;
+    }
     if (json_parse_published(&r->record, line, n, "", &plain)) {
         char where[RECORD_PLACE];
         jsonl_place(r, where);
         return json_parse_published(&r->record, line, n, where, e);
     }
-    if (r->file->whole) {
+    out->members = (int64_t)json_size(r->record);
+    if (whole) {
         if (json_kind(r->record) != JSON_OBJECT) return no_text(r, e);
-        *out = (struct record){line, n, r->at, r->record, line, n};
+        out->text = line;
+        out->n = n;
         return 1;
     }
-    *out = (struct record){.offset = r->at, .json = r->record, .line = line, .line_n = n};
     out->text = json_string(record_member(r->record, r->file->column), &out->n, NULL);
     if (!out->text) return no_text(r, e);
     return out->n > 0;
@@ -132,7 +160,9 @@ static int jsonl_cut(void *reader, int64_t bytes, struct unit_list *l, struct er
 static void jsonl_close(void *reader)
 {
     struct jsonl *r = reader;
-    if (r) json_free(r->record);
+    if (!r) return;
+    json_free(r->record);
+    str_free(&r->line.text);
     xfree(r);
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "source/parquet_pages.h"
@@ -23,10 +24,14 @@ struct table {
     bool has_ahead;
     struct str text;               /* of a list: its items; of a whole record: its JSON */
     struct parquet_record *record; /* where whole records are wanted: then meta and pages are not used */
+    struct parquet_record *beside; /* where rows are wanted as lines, too: the same rows, one by one; NULL: not kept */
+    struct str line;               /* of the row, from it */
 };
 
 /* Behind its name a page's head or the footer begins, with a field 1 of type i32. */
 static bool table_begins(const unsigned char *p, size_t n) { return n >= 5 && !memcmp(p, "PAR1\x15", 5); }
+
+static void table_close(void *reader);
 
 static const struct parquet_meta *meta_of(const struct table *r)
 {
@@ -56,6 +61,15 @@ static int table_open(void **reader, struct record_file *f, struct err *e)
         return 0;
     }
     if (!f->whole) parquet_pages_init(&r->pages, f->blob, &r->meta);
+    if (!f->whole && f->lines) {
+        code = parquet_record_open(&r->beside, f->blob, e);
+        if (code == ERR_REQUEST && !f->quiet) log_warn("data: %s; its other columns are not kept", e->text);
+        if (code) r->beside = NULL;
+        if (code && code != ERR_REQUEST) {
+            table_close(r);
+            return code;
+        }
+    }
     r->chunk = f->from;
     r->end = f->to < meta_of(r)->n_chunks ? f->to : meta_of(r)->n_chunks;
     f->done = 0;
@@ -116,11 +130,22 @@ static int next_record(struct table *r, struct parquet_value *v, struct err *e)
     return got;
 }
 
+/* The same row as a line. */
+static int next_beside(struct table *r, struct err *e)
+{
+    int got = r->n_rows == 0 ? parquet_record_go(r->beside, r->chunk, e) : OK;
+    if (!got) got = parquet_record_next(r->beside, &r->line, e);
+    if (got != 0) return got;
+    return err_set(e, ERR_CORRUPT, "%s: damaged Parquet file: row group %lld: its columns have not as many rows each",
+                   r->file->listed->path, (long long)r->chunk);
+}
+
 /* The next row of the row group, with text or without. */
 static int next_row(struct table *r, struct parquet_value *v, struct err *e)
 {
     const struct parquet_chunk *c = &meta_of(r)->chunks[r->chunk];
     int got = r->record ? next_record(r, v, e) : r->meta.max_rep ? next_list(r, v, e) : next_value(r, v, e);
+    if (got > 0 && r->beside) got = next_beside(r, e);
     if (got > 0) r->row = c->row + r->n_rows++;
     if (got == 0 && r->n_rows != c->n_rows)
         return err_set(e, ERR_CORRUPT, "%s: damaged Parquet file: row group %lld has %lld rows, its footer says %lld",
@@ -146,6 +171,11 @@ static int table_next(void *reader, struct record *out, struct err *e)
         if (got == 0) go_on(r);
         if (got > 0 && v.there && v.n) {
             *out = (struct record){.text = v.p, .n = v.n, .offset = r->row};
+            if (r->beside) {
+                out->line = str_text(&r->line);
+                out->line_n = r->line.n;
+                out->members = 2; /* the text, and maybe others */
+            }
             return 1;
         }
     }
@@ -178,6 +208,8 @@ static void table_close(void *reader)
     struct table *r = reader;
     if (!r) return;
     parquet_record_close(r->record);
+    parquet_record_close(r->beside);
+    str_free(&r->line);
     parquet_pages_fini(&r->pages);
     parquet_meta_fini(&r->meta);
     str_free(&r->text);

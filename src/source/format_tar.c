@@ -7,6 +7,8 @@
  *   column chosen     one of these extensions: that member, and nothing else of the sample is looked at; another word:
  *                     of .json and .jsonl alone
  *   whole records     (conversations) are its .json and each line of its .jsonl, objects as they are
+ *   with pictures     (texts of models that see, source.h) those of a sample are counted and passed over, and a .txt
+ *                     alone is the caption of them
  *   pictures, sound   are refused by name, unless the column is an extension: then only that text is wanted
  *
  * Other extensions (labels, numbers) are passed over; a sample without text is a bad record. An archive is one part:
@@ -44,11 +46,14 @@ struct shard {
     bool has_ahead, at_end;
     bool looked;                 /* the sample that is gathered was not handed out yet */
     bool no_shard;               /* a sample had no text, or was of pictures or sound */
+    int pictures;                /* of the sample */
     struct str key, text, lines; /* the sample's key; its text; its .jsonl */
     int64_t offset;              /* of the sample's first member */
     size_t line_at;              /* in lines: what was not handed out begins here */
     int64_t line;
     struct json *record;
+    struct str caption; /* its .txt, where pictures are wanted */
+    bool captioned;
     struct str found; /* the sample's extensions, for errors */
     struct err held;  /* what was wrong with the first sample */
     struct err later; /* what is wrong behind a sample that is bad itself */
@@ -146,6 +151,11 @@ static int take_member(struct shard *r, const struct tar_member *m, bool *has_te
     size_t n;
     if (r->found.n < 100) str_printf(&r->found, "%s.%.40s", r->found.n ? ", " : "", extension);
     if (r->only && strcmp(extension, r->only) != 0) return OK;
+    if (kind == MEDIA && r->file->pictures && !strcmp(extensions[row].is, "an image")) {
+        if (!m->is_file) return bad(r, "is a link or a device, no file", e);
+        r->pictures++;
+        return OK;
+    }
     if (kind == MEDIA) {
         r->no_shard = true;
         return err_set(e, ERR_REQUEST,
@@ -154,13 +164,18 @@ static int take_member(struct shard *r, const struct tar_member *m, bool *has_te
                        "the texts beside them alone, name their extension as the column: txt",
                        r->file->listed->path, m->name, (long long)m->offset, extensions[row].is);
     }
-    bool other_column = (r->file->chosen && !r->only) || r->file->whole;
+    bool caption = r->file->pictures && kind == TEXT;
+    bool other_column = (r->file->chosen && !r->only) || (r->file->whole && !caption);
     if (kind == OTHER || (kind == TEXT && other_column) || (kind == JSON && (*has_text || *has_json))) return OK;
     if (!m->is_file) return bad(r, "is a link or a device, no file", e);
     if (m->bytes > SOURCE_RECORD_MAX) return bad(r, "has a member of more than 256 MiB", e);
     struct str whole = {0};
     int code = tar_read(r->tar, m, &whole, e), got = 1;
-    if (!code && kind == TEXT) {
+    if (!code && caption) {
+        str_clear(&r->caption);
+        str_add(&r->caption, whole.p ? whole.p : "", whole.n);
+        r->captioned = true;
+    } else if (!code && kind == TEXT) {
         str_clear(&r->text);
         str_add(&r->text, whole.p ? whole.p : "", whole.n);
         *has_text = true;
@@ -179,6 +194,25 @@ static int take_member(struct shard *r, const struct tar_member *m, bool *has_te
     return code;
 }
 
+/* The sample's text tells of its pictures: the record that says so. */
+static int take_caption(struct shard *r, struct err *e)
+{
+    size_t n = r->caption.n;
+    struct str marks = {0};
+    struct json_out o = {.s = &r->text};
+    while (n && strchr(" \t\r\n", r->caption.p[n - 1])) n--;
+    if (strlen(str_text(&r->caption)) < n) return bad(r, "its .txt holds a NUL", e);
+    if (!n) return bad(r, "its .txt is empty", e);
+    r->caption.p[n] = 0;
+    for (int i = 0; i < r->pictures; i++) str_puts(&marks, "<image>");
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "prompt", str_text(&marks));
+    json_put_string(&o, "completion", str_text(&r->caption));
+    json_end_object(&o);
+    str_free(&marks);
+    return OK;
+}
+
 /* Gathers the next sample: 1; 0: the archive is at its end; < 0. Where what is wrong is the sample's own the rest of
  * its members are passed over. */
 static int next_sample(struct shard *r, struct err *e)
@@ -193,6 +227,8 @@ static int next_sample(struct shard *r, struct err *e)
     str_clear(&r->text);
     str_clear(&r->lines);
     str_clear(&r->found);
+    r->pictures = 0;
+    r->captioned = false;
     str_add(&r->key, m.name, key_of(m.name));
     r->offset = m.offset;
     r->line_at = 0;
@@ -212,6 +248,7 @@ static int next_sample(struct shard *r, struct err *e)
     if (code) return code;
     if (got < 0) return got;
     if (has_text || has_json) return 1;
+    if (r->captioned) return (code = take_caption(r, e)) ? code : 1;
     r->no_shard = true;
     char what[400];
     if (r->file->whole)
@@ -252,7 +289,7 @@ static int shard_next(void *reader, struct record *out, struct err *e)
 {
     struct shard *r = reader;
     for (;;) {
-        *out = (struct record){.offset = r->offset};
+        *out = (struct record){.offset = r->offset, .pictures = r->pictures};
         if (r->held.code) {
             *e = r->held;
             r->held = (struct err){0};
@@ -277,7 +314,7 @@ static int shard_next(void *reader, struct record *out, struct err *e)
             continue;
         }
         if (r->text.n) {
-            *out = (struct record){.text = r->text.p, .n = r->text.n, .offset = r->offset};
+            *out = (struct record){.text = r->text.p, .n = r->text.n, .offset = r->offset, .pictures = r->pictures};
             return 1;
         }
     }
@@ -293,6 +330,7 @@ static void shard_close(void *reader)
     str_free(&r->text);
     str_free(&r->lines);
     str_free(&r->found);
+    str_free(&r->caption);
     xfree(r);
 }
 

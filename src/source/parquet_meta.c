@@ -166,8 +166,11 @@ static int find_column(struct footer *f, struct err *e)
                        "NAME beside its path in a config, or --column NAME",
                        f->path, f->column, f->names.n ? str_text(&f->names) : "none of text at all");
     if (f->leaf_type != BYTE_ARRAY)
-        return err_set(e, ERR_REQUEST, "%s: column \"%s\" is of %s, no text; its columns of text: %s", f->path,
-                       f->m->column, f->leaf_type >= 0 && f->leaf_type < TYPES ? type_names[f->leaf_type] : "?",
+        return err_set(e, ERR_REQUEST,
+                       "%s: column \"%s\" is of %s, no text; its columns of text: %s; say which is the text: column: "
+                       "NAME beside its path in a config, or --column NAME",
+                       f->path, f->m->column,
+                       f->leaf_type >= 0 && f->leaf_type < TYPES ? type_names[f->leaf_type] : "?",
                        f->names.n ? str_text(&f->names) : "none");
     if (f->m->max_rep > 1 && f->wanted < 0)
         return err_set(e, ERR_REQUEST,

@@ -9,9 +9,26 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "source/brotli_piece.h"
+#include "source/lz4_piece.h"
 #include "source/snappy.h"
 #include "source/thrift.h"
 #include "source/unpack.h"
+
+/* By enum parquet_codec: its name, and what unpacks a piece; NULL: what is not packed, and what is not read. */
+static const struct {
+    const char *name;
+    const char *(*piece)(const void *p, size_t n, void *out, size_t n_out);
+} codecs[] = {
+    [PARQUET_PLAIN] = {"none", NULL},
+    [PARQUET_SNAPPY] = {"Snappy", snappy_piece},
+    [PARQUET_GZIP] = {"gzip", unpack_gzip_piece},
+    [PARQUET_LZO] = {"LZO", NULL},
+    [PARQUET_BROTLI] = {"Brotli", brotli_piece},
+    [PARQUET_LZ4] = {"LZ4 (Hadoop's)", lz4_hadoop_piece},
+    [PARQUET_ZSTD] = {"zstd", unpack_zstd_piece},
+    [PARQUET_LZ4_RAW] = {"LZ4", lz4_piece},
+};
 
 enum { DATA = 0, INDEX = 1, DICTIONARY = 2, DATA_2 = 3 };
 enum { HEADER_FIRST = 512, HEADER_MAX = 16 << 20 };
@@ -53,7 +70,6 @@ static int refused(const struct parquet_pages *r, const char *what, struct err *
 
 int parquet_pages_go(struct parquet_pages *r, int64_t chunk, struct err *e)
 {
-    static const char *const names[] = {"", "", "", "LZO", "Brotli", "LZ4 (Hadoop's)", "", "LZ4"};
     const struct parquet_chunk *c = &r->meta->chunks[chunk];
     r->chunk = chunk;
     r->left = r->seen = 0;
@@ -62,11 +78,11 @@ int parquet_pages_go(struct parquet_pages *r, int64_t chunk, struct err *e)
         return err_set(e, ERR_CORRUPT, "%s: damaged Parquet file: row group %lld cannot be read: %s", r->blob->path,
                        (long long)chunk, c->wrong);
     r->at = r->page_at = c->begin;
-    if (*names[c->codec])
+    if (c->codec != PARQUET_PLAIN && !codecs[c->codec].piece)
         return err_set(e, ERR_REQUEST,
                        "%s: row group %lld is packed by %s, which is not read; write the file again with compression "
-                       "snappy, gzip, zstd or none",
-                       r->blob->path, (long long)chunk, names[c->codec]);
+                       "snappy, gzip, brotli, lz4, zstd or none",
+                       r->blob->path, (long long)chunk, codecs[c->codec].name);
     return OK;
 }
 
@@ -179,9 +195,7 @@ static int read_page(struct parquet_pages *r, const struct page_head *h, unsigne
     const char *wrong = NULL;
     if (codec == PARQUET_PLAIN) memcpy(to, p, n - levels);
     else if (all == levels) wrong = NULL; /* nulls only: some writers pack nothing to nothing */
-    else if (codec == PARQUET_SNAPPY) wrong = snappy_piece(p, n - levels, to, all - levels);
-    else if (codec == PARQUET_GZIP) wrong = unpack_gzip_piece(p, n - levels, to, all - levels);
-    else wrong = unpack_zstd_piece(p, n - levels, to, all - levels);
+    else wrong = codecs[codec].piece(p, n - levels, to, all - levels);
     return wrong ? damaged(r, wrong, e) : OK;
 }
 

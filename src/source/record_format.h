@@ -41,6 +41,8 @@ struct record_file {
     const char *column;               /* the member or column that is the text */
     bool chosen;                      /* by a person: what has no columns is an error then */
     bool whole;                       /* records are wanted as they are: their text may be missing */
+    bool pictures;                    /* of samples are counted, and captions records (source.h) */
+    bool lines;                       /* a row of a table is handed out as a record's line, too */
     bool quiet;                       /* only looked at: nothing is logged */
     struct blob *blob;
     struct source_buffer buffer; /* its first bytes, at least SOURCE_BUFFER of them or all */
@@ -55,10 +57,11 @@ struct record_file {
 struct record {
     const char *text;
     size_t n;
-    int64_t offset;          /* where it begins: in bytes of what the file holds unpacked; of a table its row */
-    const struct json *json; /* the record itself, where the format has one; borrowed like the text */
-    const char *line;        /* and as it is written */
+    int64_t offset;   /* where it begins: in bytes of what the file holds unpacked; of a table its row */
+    int64_t members;  /* of the record itself, where the format has one; 0: it has none */
+    const char *line; /* and as it is written, or as JSON; borrowed like the text */
     size_t line_n;
+    int pictures; /* of its sample */
 };
 
 struct unit_list { /* parts [from, to) of a file, in order */

@@ -27,7 +27,7 @@ struct unit {
 struct source {
     char *column; /* the member or column that is the text */
     bool chosen;  /* by the caller */
-    bool whole;
+    bool whole, lines, pictures;
     struct bad_records bad;
     struct source_list list;
     const struct source *first; /* whose list and units these are; NULL: its own */
@@ -57,7 +57,9 @@ static uint64_t key_of(const struct source *s)
     struct hash64 h;
     hash64_init(&h);
     hash64_add(&h, about, sizeof about);
+    if (s->pictures) hash64_add(&h, "pictures", 8);
     hash64_add(&h, s->column, strlen(s->column) + 1);
+    if (s->lines) hash64_add(&h, &s->lines, sizeof s->lines);
     for (int64_t i = 0; i < l->n; i++) {
         const struct source_file *f = &l->files[i];
         char *real = f->object ? NULL : realpath(f->path, NULL);
@@ -78,6 +80,8 @@ static struct source *source_new(const struct source_options *o)
     s->column = xstrdup(o->column ? o->column : "text");
     s->chosen = o->column;
     s->whole = o->whole_records;
+    s->lines = o->lines;
+    s->pictures = o->pictures;
     s->bad = (struct bad_records){.skip = o->skip_bad, .tell = o->tell_bad, .ctx = o->tell_ctx};
     s->to = INT64_MAX;
     s->unit_bytes = o->unit_bytes > 0 ? o->unit_bytes : SOURCE_UNIT_BYTES;
@@ -114,6 +118,8 @@ struct source *source_again(const struct source *first, void (*tell_bad)(void *,
     struct source *s = source_new(&(struct source_options){
         .column = first->chosen ? first->column : NULL,
         .whole_records = first->whole,
+        .lines = first->lines,
+        .pictures = first->pictures,
         .skip_bad = first->bad.skip,
         .tell_bad = tell_bad,
         .tell_ctx = ctx,
@@ -220,6 +226,8 @@ static int open_file(struct source *s, int64_t i, int64_t from, int64_t to, bool
         .column = s->column,
         .chosen = s->chosen,
         .whole = s->whole,
+        .lines = s->lines,
+        .pictures = s->pictures,
         .quiet = quiet,
         .blob = s->blob,
         .from = from,
@@ -299,7 +307,9 @@ void source_tell_place(const struct source *s, struct str *out)
     str_puts(out, where);
 }
 
-const struct json *source_record(const struct source *s) { return s->record.json; }
+int source_pictures(const struct source *s) { return s->record.pictures; }
+
+int64_t source_members(const struct source *s) { return s->record.members; }
 
 const char *source_column(const struct source *s) { return s->column; }
 
@@ -349,17 +359,43 @@ int source_units(struct source *s, int64_t *n, struct err *e)
     return code;
 }
 
-void source_unit(struct source *s, int64_t unit)
+void source_unit(struct source *s, int64_t unit) { source_go_to_lot(s, unit, 1); }
+
+static bool is_file(const struct unit *u) { return u->from == 0 && u->to == INT64_MAX; }
+
+int64_t source_lot(const struct source *s, int64_t unit)
+{
+    CHECK(!s->first && unit >= 0 && unit < s->n_units, "unit %lld of %lld", (long long)unit, (long long)s->n_units);
+    int64_t n = 0, bytes = 0;
+    for (; unit + n < s->n_units && is_file(&s->units[unit + n]); n++) {
+        bytes += s->list.files[s->units[unit + n].file].bytes;
+        if (n && bytes > s->unit_bytes) break;
+    }
+    return n ? n : 1;
+}
+
+void source_go_to_lot(struct source *s, int64_t unit, int64_t n)
 {
     const struct source *first = s->first ? s->first : s;
-    CHECK(unit >= 0 && unit < first->n_units, "unit %lld of %lld", (long long)unit, (long long)first->n_units);
-    const struct unit *u = &first->units[unit];
+    CHECK(unit >= 0 && n >= 1 && n <= first->n_units - unit, "units %lld to %lld of %lld", (long long)unit,
+          (long long)(unit + n - 1), (long long)first->n_units);
+    const struct unit *u = &first->units[unit], *last = u + n - 1;
+    CHECK(n == 1 || (is_file(u) && is_file(last) && last->file == u->file + n - 1), "a lot of parts of files");
     s->bytes_before += done_in_file(s);
     close_file(s);
     s->next_file = u->file;
-    s->end_file = u->file + 1;
+    s->end_file = last->file + 1;
     s->from = u->from;
     s->to = u->to;
+}
+
+bool source_go_to_file(struct source *s, int64_t file)
+{
+    CHECK(!s->blob, "the lot is being read");
+    if (file < s->next_file || file >= s->end_file) return false;
+    for (int64_t i = s->next_file; i < file; i++) s->bytes_before += list_of(s)->files[i].bytes;
+    s->next_file = file;
+    return true;
 }
 
 struct source_unit_place source_unit_where(const struct source *s, int64_t unit)

@@ -48,7 +48,10 @@ struct source_options {
     bool whole_records; /* JSON objects, as source_read's text: lines, rows of a table (parquet_record.h), a shard's
                            .json and .jsonl; what has no records is an error where named */
     const struct remote_options *remote; /* how addresses are read; NULL: as remote_defaults has it */
-    bool skip_bad;                       /* bad records (below) are told and passed over; else they are errors */
+    bool pictures; /* with whole_records: a shard's samples may have pictures, which are counted (source_pictures), and
+                      a .txt without .json is the record {"prompt": "<image>" for each, "completion": its text} */
+    bool lines;    /* rows of tables as records, too (source_line): their columns of texts */
+    bool skip_bad; /* bad records (below) are told and passed over; else they are errors */
     void (*tell_bad)(void *ctx, const char *what); /* file, line or offset, reason, of each; NULL: nobody */
     void *tell_ctx;
     int64_t unit_bytes; /* a file larger than this is read in parts (units, below); 0: SOURCE_UNIT_BYTES */
@@ -67,12 +70,15 @@ int source_missing(const char *path, const char *plain, struct err *e);
 int source_next(struct source *s, struct err *e);
 /* The next part of the document: 1 with bytes that stay until the next call, 0 at its end, < 0 an error. */
 int source_read(struct source *s, const char **p, size_t *n, struct err *e);
-/* The document's record where its format has such (.jsonl): until the next source_next; else NULL. */
-struct json;
-const struct json *source_record(const struct source *s);
+/* Members of the document's record, where its format has such (.jsonl; a table's, where `lines` asks for them); else 0.
+ */
+int64_t source_members(const struct source *s);
 const char *source_column(const struct source *s); /* the member or column that is the text */
-/* The same as it is written, without its line end; NULL where the format has no such. */
+/* The record as it is written, without its line end, until the next source_next; a row of a table as the object that it
+ * is. NULL where the format has no such. */
 const char *source_line(const struct source *s, size_t *n);
+/* Pictures of the sample that the document is of. */
+int source_pictures(const struct source *s);
 /* Where the document that source_next began comes from; the path is the source's own. */
 struct source_place {
     const char *path;
@@ -106,6 +112,12 @@ void source_seek(struct source *s, int64_t file, int64_t skipped, const char *sk
 int source_units(struct source *s, int64_t *n, struct err *e);
 struct source *source_again(const struct source *s, void (*tell_bad)(void *ctx, const char *what), void *tell_ctx);
 void source_unit(struct source *s, int64_t unit);
+/* Units read one after the other as one: how many from `unit` on make a lot, whole files as long as they are together
+ * no larger than a unit, or one part of a file. Also a function of the files. */
+int64_t source_lot(const struct source *s, int64_t unit);
+void source_go_to_lot(struct source *s, int64_t unit, int64_t n);
+/* Goes on with this file of the lot, of which nothing was read yet; false: it is not in it. */
+bool source_go_to_file(struct source *s, int64_t file);
 /* What unit is. from: as its format counts (bytes, row groups), 0 for a whole file; bytes: about. */
 struct source_unit_place {
     const char *path;

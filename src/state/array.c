@@ -6,7 +6,10 @@
 
 #include "base/mem.h"
 
-bool array_covers(const struct array_row *row, const struct param *p) { return row->groups >> p->group & 1; }
+bool array_covers(const struct array_row *row, const struct param *p)
+{
+    return (row->groups >> p->group & 1) && (!p->frozen || row->of_frozen) && p->packed == row->packed;
+}
 
 static int64_t blocks_of(const struct array_row *row, int64_t cols) { return (cols + row->each - 1) / row->each; }
 
@@ -16,6 +19,10 @@ struct shape array_shape(const struct array_row *row, const struct param *p)
     const int64_t factors = p->n[0] + p->n[1];
     if (row->block == ARRAY_TENSOR) return shape_of(1, &row->each);
     if (row->block == ARRAY_FACTORS) return shape_of(1, &factors);
+    if (row->block == ARRAY_GROUPS) {
+        const int64_t groups = packing_groups((enum packing)row->each, p->n[0], p->n[1]);
+        return shape_of(1, &groups);
+    }
     if (row->block == ARRAY_ROW_BLOCK) s.n[p->nd - 1] = blocks_of(row, p->n[p->nd - 1]);
     return s;
 }

@@ -18,6 +18,9 @@
  * ARRAY_ROW_BLOCK: a value per `each` consecutive elements of a row of a matrix, the last of a row for what is left:
  * the scale of a block. It lies as the parameter does; whoever cuts columns cuts them at blocks (checked).
  *
+ * ARRAY_GROUPS: what stands beside the scales of a packed matrix (layout/packing.h), of the whole of it, on every rank
+ * that holds anything of it.
+ *
  * ARRAY_FACTORS: a value per row and then one per column of a matrix, of the whole of it; as those of ARRAY_TENSOR all
  * of them are on every rank that holds anything of the parameter.
  *
@@ -32,7 +35,8 @@
  *
  * Invariants
  *   1. An array holds its parameters, or their pieces, in the table's order without padding: bytes = values x width.
- *   2. Parameters of groups that an array is not for take no room in it, and have no tensor in a checkpoint.
+ *   2. Parameters of groups that an array is not for, frozen ones but of weights, and packed ones but of what they are
+ *   packed in, take no room in it, and have no tensor in a checkpoint.
  * Floors 0-2. Order: Local.
  */
 #ifndef TUTTI_STATE_ARRAY_H
@@ -42,7 +46,7 @@
 #include "layout/dtype.h"
 #include "state/units.h"
 
-enum array_block { ARRAY_ELEMENT, ARRAY_TENSOR, ARRAY_ROW_BLOCK, ARRAY_FACTORS };
+enum array_block { ARRAY_ELEMENT, ARRAY_TENSOR, ARRAY_ROW_BLOCK, ARRAY_FACTORS, ARRAY_GROUPS };
 enum { ARRAY_NEVER_SHARED = 4 }; /* for shared_from */
 
 struct array_row {
@@ -51,12 +55,14 @@ struct array_row {
     enum mem_cat cat;
     enum dtype dtype;
     enum array_block block;
-    int64_t each;       /* ARRAY_TENSOR: values per parameter; ARRAY_ROW_BLOCK: elements per value */
+    int64_t each; /* ARRAY_TENSOR: values per parameter; ARRAY_ROW_BLOCK: elements per value; ARRAY_GROUPS: a packing */
     struct device *dev; /* NULL: the store's; another one only where nothing steps it */
     enum mem_cat away;  /* MEM_HOST or MEM_DISK: the values wait there, and only copies touch them; 0: on the device */
     int shared_from;    /* the zero level from which ranks of dp_shard share it out; ARRAY_TENSOR is never shared */
     bool saved, stepped;
     bool averages;   /* ARRAY_ELEMENT of f32: begins as the weights, not as zeros */
+    bool of_frozen;  /* frozen parameters have it too (param.h) */
+    bool packed;     /* packed parameters have it, and no others; else they have not */
     unsigned groups; /* bit 1u << group of the parameters that have it (param.h) */
 };
 
@@ -91,7 +97,7 @@ void *array_at(const struct array *a, int64_t value); /* on the device, or away;
 /* The same values on every rank that holds anything of the parameter, however it is cut. */
 static inline bool array_of_tensors(const struct array_row *row)
 {
-    return row->block == ARRAY_TENSOR || row->block == ARRAY_FACTORS;
+    return row->block == ARRAY_TENSOR || row->block == ARRAY_FACTORS || row->block == ARRAY_GROUPS;
 }
 /* The shape of a parameter's values over all ranks, and of it what belongs to a box of the parameter. */
 struct shape array_shape(const struct array_row *row, const struct param *p);

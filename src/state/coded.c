@@ -34,6 +34,7 @@ struct parts {
     bool held;                /* or of all that it holds */
     coded_where_fn *whole;    /* a parameter's numbers of all parts, one after the other */
     coded_where_fn *own;      /* of this rank's part alone; NULL: among those */
+    const bool *leaves;       /* by parameter: these only; NULL: all of them */
     void *v;                  /* coded_sum: of its one parameter, */
     int64_t v_n;              /* and how many */
 };
@@ -78,6 +79,11 @@ static int64_t bytes_of(const struct exchange *x, const struct parts *p, int par
     return (int64_t)codec_bytes(a.codec, &a.shape, a.t);
 }
 
+static bool takes_part(const struct exchange *x, const struct parts *p, int param)
+{
+    return x->s->table->p[param].held && (!p->leaves || p->leaves[param]);
+}
+
 /* Bytes of every rank's run, into x->coding.bytes; all of them. */
 static int64_t count_bytes(struct exchange *x, const struct parts *p)
 {
@@ -85,7 +91,7 @@ static int64_t count_bytes(struct exchange *x, const struct parts *p)
     int size = size_of(p->group);
     memset(bytes, 0, to_size(size) * sizeof *bytes);
     for (int i = p->first; i < p->first + p->n; i++) {
-        if (!x->s->table->p[i].held) continue;
+        if (!takes_part(x, p, i)) continue;
         const int64_t *count = count_parts(x, p, i);
         for (int r = 0; r < size; r++) bytes[r] += bytes_of(x, p, i, count[r]);
     }
@@ -120,7 +126,7 @@ static void walk(struct exchange *x, const struct parts *p, const struct buffer 
     if (x->s->dev->counts_only) return;
     for (int r = 0; r < size; from += bytes[r++]) at[r] = from;
     for (int i = p->first; i < p->first + p->n; i++) {
-        if (!x->s->table->p[i].held) continue;
+        if (!takes_part(x, p, i)) continue;
         const int64_t *count = count_parts(x, p, i);
         int64_t lo = 0;
         for (int r = 0; r < size; lo += count[r++]) {
@@ -135,21 +141,21 @@ static void walk(struct exchange *x, const struct parts *p, const struct buffer 
     }
 }
 
-/* This rank's parts are the sums of what all ranks wrote of them. */
-static void add_up(struct exchange *x, const struct parts *p, const struct buffer *in, bool add)
+/* This rank's parts are the sums of what all ranks wrote of them; add, by parameter: added to what is there. */
+static void add_up(struct exchange *x, const struct parts *p, const struct buffer *in, const bool *add)
 {
     int size = size_of(p->group), rank = p->group ? comm_rank(p->group) : 0;
     int64_t at = 0, mine = x->coding.bytes[rank];
     if (x->s->dev->counts_only) return;
     for (int i = p->first; i < p->first + p->n; i++) {
-        if (!x->s->table->p[i].held) continue;
+        if (!takes_part(x, p, i)) continue;
         const int64_t *count = count_parts(x, p, i);
         int64_t lo = 0;
         for (int r = 0; r < rank; r++) lo += count[r];
         struct codec_args a = args_of(x, p, i, count[rank]);
         a.parts = size;
         a.stride = to_size(mine);
-        a.add = add;
+        a.add = add && add[i];
         a.codes = (char *)in->p + at;
         a.x = part_of(x, p, i, lo, true);
         at += bytes_of(x, p, i, count[rank]);
@@ -215,6 +221,13 @@ static struct parts shard_parts(const struct exchange *x, int unit)
     return p;
 }
 
+static struct parts leaving_parts(const struct exchange *x, int unit)
+{
+    struct parts p = shard_parts(x, unit);
+    p.leaves = x->unit[unit].leaves;
+    return p;
+}
+
 static struct parts replicate_parts(const struct exchange *x, int unit)
 {
     struct parts p = grads_of(x, unit, x->replicate);
@@ -224,15 +237,15 @@ static struct parts replicate_parts(const struct exchange *x, int unit)
 
 int64_t coded_shard_begin(struct exchange *x, int unit, int slot, coded_where_fn *source)
 {
-    struct parts p = shard_parts(x, unit);
+    struct parts p = leaving_parts(x, unit);
     p.whole = source;
     p.slot = slot;
     return deal(x, &p, &x->coding.shard);
 }
 
-void coded_shard_end(struct exchange *x, int unit, bool add)
+void coded_shard_end(struct exchange *x, int unit, const bool *add)
 {
-    struct parts p = shard_parts(x, unit);
+    struct parts p = leaving_parts(x, unit);
     count_bytes(x, &p);
     add_up(x, &p, &x->coding.shard.in, add);
 }
@@ -247,7 +260,7 @@ int64_t coded_replicate_back(struct exchange *x, int unit)
 {
     struct parts p = replicate_parts(x, unit);
     count_bytes(x, &p);
-    add_up(x, &p, &x->coding.replicate.in, false);
+    add_up(x, &p, &x->coding.replicate.in, NULL);
     return collect(x, &p, &x->coding.replicate.out);
 }
 
@@ -295,7 +308,7 @@ void coded_sum(struct exchange *x, struct comm *c, int param, void *v, int64_t n
     struct coded_set *set = &x->coding.replicate;
     CHECK(set->unit < 0, "unit %d is still summed over replicas", set->unit);
     comm_wait(c, deal(x, &p, set));
-    add_up(x, &p, &set->in, false);
+    add_up(x, &p, &set->in, NULL);
     comm_wait(c, collect(x, &p, &set->out));
     read_all(x, &p, &set->out);
 }
@@ -406,6 +419,7 @@ static int grad_buffers(struct exchange *x, struct err *e)
     for (int u = 0; u < x->s->units.n; u++) {
         struct parts pieces = shard_parts(x, u), stretches = replicate_parts(x, u), own = grads_of(x, u, NULL);
         bool shared = size_of(pieces.group) > 1, whole = store_state_is_whole(x->s);
+        if (x->s->units.unit[u].frozen) continue;
         if (shared) make_room(x, &pieces, &shard);
         if (size_of(x->replicate) > 1) make_room(x, &stretches, &replicate);
         if (shared && whole) make_room(x, &pieces, &spread);

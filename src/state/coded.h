@@ -68,10 +68,11 @@ int coded_buffers(struct exchange *x, int param_slots, struct err *e);
 void coded_fini(struct exchange *x);
 
 /* Stages of reductions (reduce.c). begin enqueues the message of a unit out of its set, which is free; end waits and
- * reads. source: where a parameter's whole gradient lies. */
+ * reads. source: where a parameter's whole gradient lies. Over dp_shard it is of what leaves (struct reduction) alone;
+ * add, by parameter: there is something to add to; NULL: nowhere. */
 typedef void *coded_where_fn(const struct exchange *x, int unit, int param, int slot);
 int64_t coded_shard_begin(struct exchange *x, int unit, int slot, coded_where_fn *source);
-void coded_shard_end(struct exchange *x, int unit, bool add);
+void coded_shard_end(struct exchange *x, int unit, const bool *add);
 int64_t coded_replicate_begin(struct exchange *x, int unit);
 int64_t coded_replicate_back(struct exchange *x, int unit); /* adds what arrived, sends the sums */
 void coded_replicate_end(struct exchange *x, int unit);

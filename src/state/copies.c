@@ -82,8 +82,8 @@ void copies_sum(struct copies *x)
         int64_t n, more;
         char *g = stepped(x->s, i, &n);
         const char *name = x->s->table->p[i++].name;
-        if (set < 0) continue;
-        for (; i < x->s->table->n && x->set_of[i] == set; i++, n += more) {
+        if (set < 0 || x->s->table->p[i - 1].frozen) continue;
+        for (; i < x->s->table->n && x->set_of[i] == set && !x->s->table->p[i].frozen; i++, n += more) {
             char *next = stepped(x->s, i, &more);
             if (next != (g ? g + to_size(n) * dtype_bytes(x->s->grad_dtype) : NULL)) break;
         }

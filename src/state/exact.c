@@ -27,7 +27,7 @@ static int64_t largest_parts(const struct units *u, int shard, int replicate)
 {
     int64_t most = 0;
     for (int i = 0; i < u->table->n; i++) {
-        int64_t n = u->piece[i].n, a = shard > 2 ? n * shard : 0,
+        int64_t n = u->table->p[i].frozen ? 0 : u->piece[i].n, a = shard > 2 ? n * shard : 0,
                 b = replicate > 2 ? (n / replicate + 1) * replicate : 0;
         if (a > most) most = a;
         if (b > most) most = b;
@@ -69,12 +69,11 @@ void exact_run_end(struct exact *x, int unit, int64_t run)
     const struct unit *u = &x->s->units.unit[unit];
     struct device *d = x->s->dev;
     if (d->counts_only || x->n_runs == 1) return;
-    float *sum = at(&x->s->array[STORE_GRAD].buf, u->offset);
+    int64_t from = x->s->array[STORE_GRAD].at[u->first]; /* sums lie as gradients do */
+    float *sum = at(&x->s->array[STORE_GRAD].buf, from);
     int k = 0;
-    for (; run >> k & 1; k++)
-        flat_sum_into(x->stream, sum, DT_F32, at(&x->level[k], u->offset), DT_F32, u->numel, true);
-    if (run + 1 < x->n_runs)
-        flat_sum_into(x->stream, at(&x->level[k], u->offset), DT_F32, sum, DT_F32, u->numel, false);
+    for (; run >> k & 1; k++) flat_sum_into(x->stream, sum, DT_F32, at(&x->level[k], from), DT_F32, u->numel, true);
+    if (run + 1 < x->n_runs) flat_sum_into(x->stream, at(&x->level[k], from), DT_F32, sum, DT_F32, u->numel, false);
 }
 
 void exact_reduce_scatter(struct exact *x, struct comm *c, const float *whole, float *piece, int param)

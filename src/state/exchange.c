@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "state/packed.h"
 
 static int size_of(const struct comm *c) { return c ? comm_size(c) : 1; }
 
@@ -18,6 +19,14 @@ bool exchange_is_active(const struct exchange *x)
     bool any = size_of(x->shard) > 1 || size_of(x->expert) > 1 || size_of(x->replicate) > 1;
     for (int a = 0; a < AXIS_N; a++) any |= size_of(x->across[a]) > 1;
     return any || (x->s->has_grad && store_grad_is_temporary(x->s)) || (x->exact && x->tree.n_runs > 1);
+}
+
+static int64_t largest_travelling(const struct store *s)
+{
+    int64_t most = 0;
+    for (int u = 0; u < s->units.n; u++)
+        if (store_unit_travels(s, u) && s->units.unit[u].numel > most) most = s->units.unit[u].numel;
+    return most;
 }
 
 int exchange_slots(struct exchange *x, int param_slots, int grad_slots, struct err *e)
@@ -31,14 +40,14 @@ int exchange_slots(struct exchange *x, int param_slots, int grad_slots, struct e
     int rc = OK;
     for (int i = 0; !rc && i < param_slots; i++, x->n_param_slots += !rc)
         rc = buffer_new(&x->param_slot[i], d, fetch_on(x) ? MEM_PARAM : MEM_COMM,
-                        to_size(u->largest_unit) * dtype_bytes(x->s->dtype) + fetch_room(x), e);
+                        to_size(largest_travelling(x->s)) * dtype_bytes(x->s->dtype) + fetch_room(x), e);
     for (int i = 0; !rc && i < grad_slots; i++, x->n_grad_slots += !rc)
-        rc = buffer_new(&x->grad_slot[i], d, MEM_COMM, to_size(u->largest_unit) * 4, e);
+        rc = buffer_new(&x->grad_slot[i], d, MEM_COMM, to_size(u->largest_moved) * 4, e);
     bool each = grad_slots && store_reduces_each(x->s);
     if (!rc && each && x->s->grad_dtype != DT_F32)
-        rc = buffer_new(&x->wire, d, MEM_COMM, to_size(u->largest_unit) * grad, e);
+        rc = buffer_new(&x->wire, d, MEM_COMM, to_size(u->largest_moved) * grad, e);
     if (!rc && each && x->s->many && !coded_grads(x))
-        rc = buffer_new(&x->landing, d, MEM_COMM, to_size(u->largest_unit_shard) * grad, e);
+        rc = buffer_new(&x->landing, d, MEM_COMM, to_size(u->largest_moved_shard) * grad, e);
     return rc ? rc : coded_buffers(x, param_slots, e);
 }
 
@@ -59,6 +68,7 @@ int exchange_init(struct exchange *x, struct store *s, const struct exchange_con
     x->counts = xcalloc((size_t)(u->n_ranks + u->n_expert_ranks) + 1, sizeof *x->counts);
     x->gathered = xcalloc((size_t)u->n + 1, sizeof *x->gathered);
     x->unit = xcalloc((size_t)u->n + 1, sizeof *x->unit);
+    x->added = xcalloc((size_t)s->table->n + 1, sizeof *x->added);
     x->landing_units = xcalloc((size_t)u->n + 1, sizeof *x->landing_units);
     int rc = fetch_init(x, e);
     if (!rc && c->exact && s->has_grad) {
@@ -91,6 +101,7 @@ void exchange_fini(struct exchange *x)
     xfree(x->counts);
     xfree(x->gathered);
     xfree(x->unit);
+    xfree(x->added);
     xfree(x->landing_units);
     memset(x, 0, sizeof *x);
 }
@@ -104,7 +115,7 @@ static void *in_slot(const struct exchange *x, const struct buffer *slot, int pa
 
 void *exchange_param_ptr(const struct exchange *x, int param, int slot)
 {
-    if (!store_param_travels(x->s)) return store_param_ptr(x->s, param);
+    if (!store_unit_travels(x->s, x->s->units.of_param[param])) return store_param_ptr(x->s, param);
     return slot < 0 ? NULL
                     : in_slot(x, &x->param_slot[slot], param, dtype_bytes(x->s->dtype),
                               fetch_shift(x, x->s->units.of_param[param]));
@@ -113,7 +124,7 @@ void *exchange_param_ptr(const struct exchange *x, int param, int slot)
 void *exchange_grad_ptr(const struct exchange *x, int param, int slot)
 {
     if (!store_grad_is_temporary(x->s)) return store_grad_ptr(x->s, param);
-    return slot < 0 ? NULL : in_slot(x, &x->grad_slot[slot], param, 4, 0);
+    return slot < 0 || x->s->table->p[param].frozen ? NULL : in_slot(x, &x->grad_slot[slot], param, 4, 0);
 }
 
 /* ---- parameters ---- */
@@ -134,6 +145,21 @@ static int64_t gather_param(struct exchange *x, int param, const void *piece, vo
     return comm_all_gather_v(g, piece, whole, x->counts, x->s->dtype, x->s->table->p[param].name);
 }
 
+/* Of a unit some of which is packed: numbers to their place in the slot, and where they are shared out from there to
+ * everybody. */
+static void bring_param(struct exchange *x, int unit, int param, int slot)
+{
+    const struct store *s = x->s;
+    const struct param *p = &s->table->p[param];
+    const bool whole = store_param_is_whole(s);
+    char *to = exchange_param_ptr(x, param, slot),
+         *piece = to && !whole ? to + to_size(s->units.piece[param].lo) * dtype_bytes(s->dtype) : to;
+    if (p->packed) packed_bring(s, x->stream, param, piece);
+    else if (whole && to && p->held)
+        stream_copy(x->stream, to, store_param_ptr(s, param), to_size(p->held) * dtype_bytes(s->dtype));
+    if (!whole) x->gathered[unit] = gather_param(x, param, p->packed ? piece : store_piece_param(s, param), to);
+}
+
 void exchange_gather(struct exchange *x, int unit, int slot)
 {
     const struct unit *u = &x->s->units.unit[unit];
@@ -146,7 +172,8 @@ void exchange_gather(struct exchange *x, int unit, int slot)
         return;
     }
     for (int i = u->first; i < u->first + u->n; i++)
-        x->gathered[unit] = gather_param(x, i, store_piece_param(x->s, i), exchange_param_ptr(x, i, slot));
+        if (u->packed) bring_param(x, unit, i, slot);
+        else x->gathered[unit] = gather_param(x, i, store_piece_param(x->s, i), exchange_param_ptr(x, i, slot));
 }
 
 void exchange_gather_wait(struct exchange *x, int unit)
@@ -168,7 +195,7 @@ void exchange_publish_unit(struct exchange *x, int unit)
         return;
     }
     for (int i = u->first; i < u->first + u->n; i++)
-        if (x->s->table->p[i].held)
+        if (x->s->table->p[i].held && !x->s->table->p[i].packed) /* each has its codes */
             x->gathered[unit] = gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));
 }
 

@@ -40,6 +40,9 @@
  * Parameters that wait in slower memory (memory.offload) are read from there into the same slots, at every zero level:
  * fetch.h.
  *
+ * A unit some of which is packed (packed.h) is used in a slot at every zero level: gathering it makes numbers of codes,
+ * and at zero 3 these travel.
+ *
  * exact (numerics.exact_order): sums form one binary tree over the microbatches of the global batch, whoever computes
  * them: exact.h.
  *
@@ -78,9 +81,9 @@ enum reduction_stage { REDUCTION_NONE, REDUCTION_SHARD, REDUCTION_REPLICATE, RED
 struct reduction { /* of one unit's gradients */
     enum reduction_stage stage;
     int64_t ticket;
-    int slot;   /* temporary that it reads, -1 none */
-    bool last;  /* of this step: replicas follow */
-    bool added; /* the store holds something of this step */
+    int slot;           /* temporary that it reads, -1 none */
+    const bool *leaves; /* by parameter: what this reduction hands on; NULL: the whole unit */
+    bool last;          /* of this step: replicas follow */
 };
 
 struct exchange {
@@ -96,6 +99,7 @@ struct exchange {
     struct buffer landing;  /* a reduced unit's pieces, before they are added to the shard */
     int64_t *gathered;      /* per unit: ticket of its gathering */
     struct reduction *unit; /* per unit */
+    bool *added;            /* per parameter: the store holds something of its gradient of this step */
     int *landing_units,
         n_landing_units; /* units in REDUCTION_SHARD whose gradients are reduced each time, ascending: few */
     bool exact;
@@ -124,8 +128,10 @@ void *exchange_grad_ptr(const struct exchange *x, int param, int slot);
 void exchange_gather(struct exchange *x, int unit, int slot);
 void exchange_gather_wait(struct exchange *x, int unit);
 /* A unit's gradients are complete: in its slot, or in the store when slot < 0 (then only for the last time in the
- * step). last: nothing of this step follows for this unit. Enqueues; the host does not wait for its own unit. */
-void exchange_reduce(struct exchange *x, int unit, int slot, bool last);
+ * step). leaves, by parameter: of the slot, these only; what is left out has been, or will be, in another call. Kept
+ * until it is handed on. NULL: all. last: nothing of this step follows for this unit. Enqueues; the host does not wait
+ * for its own unit. */
+void exchange_reduce(struct exchange *x, int unit, int slot, const bool *leaves, bool last);
 /* The slot is wanted again: finish the reduction that reads it. */
 void exchange_slot_free(struct exchange *x, int slot);
 void exchange_step_begin(struct exchange *x);

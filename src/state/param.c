@@ -3,6 +3,7 @@
  * function of seed, name and index. */
 #include "state/param.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -205,7 +206,13 @@ struct fill {
 static void fill_run(const struct fill *f, int64_t global, int64_t n, float *out)
 {
     float std = (float)f->p->std;
-    for (int64_t i = 0; i < n; i++) out[i] = std * rng_normal(f->seed, f->stream, (uint64_t)(global + i));
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t at = (uint64_t)(global + i);
+        double share = (double)(rng_u64(f->seed, f->stream, at) >> 11) * 0x1p-53;
+        if (f->p->init == INIT_DECAY) out[i] = (float)log(1 + 15 * share);
+        else if (f->p->init == INIT_STEP) out[i] = (float)log(expm1(0.001 * pow(100, share)));
+        else out[i] = std * rng_normal(f->seed, f->stream, at);
+    }
 }
 
 static void fill_member(void *arg, int member, int members)
@@ -213,7 +220,7 @@ static void fill_member(void *arg, int member, int members)
     const struct fill *f = arg;
     int64_t a, b, run;
     team_split(f->n, member, members, &a, &b);
-    if (f->p->init != INIT_NORMAL) {
+    if (f->p->init == INIT_ZEROS || f->p->init == INIT_ONES) {
         float v = f->p->init == INIT_ONES ? 1.0f : 0.0f;
         for (int64_t i = a; i < b; i++) f->out[i] = v;
         return;

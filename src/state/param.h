@@ -35,9 +35,12 @@
 
 #include "base/thread.h"
 #include "layout/layout.h"
+#include "layout/packing.h"
 
 enum { PARAM_NAME = 64, PARAM_MAX_DIM = 4 };
-enum param_init { INIT_ZEROS, INIT_ONES, INIT_NORMAL };
+/* DECAY: the log of a number drawn evenly from [1, 16]; STEP: what softplus makes a step of, drawn evenly by its log
+ * from [0.001, 0.1] (Dao and Gu 2024's code). */
+enum param_init { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_DECAY, INIT_STEP, INIT_N };
 /* What an optimizer is chosen for. Vectors have one dim; embeddings are the tables at both ends, which are matrices of
  * no layer. */
 enum param_group { PARAM_MATRICES, PARAM_EMBEDDINGS, PARAM_VECTORS, PARAM_GROUPS };
@@ -55,8 +58,12 @@ struct param {
     enum param_group group;
     int owner; /* c + 1: coordinate c of the ranks that share out its state steps all of it (own.h); 0: each its rows */
     bool stepped; /* by the optimizer; false: it has no gradient, somebody else moves it (engine/balance.h) */
-    int layer;    /* which layer it belongs to, negative none; neighbours with one number are the unit of
-                   * gathering and bucketing */
+    bool adapter; /* of an adapter, beside a matrix of the model (nn/adapter.h) */
+    bool frozen;  /* nobody moves it: no gradient, no master, nothing of an optimizer; its unit has only such */
+    bool
+        packed; /* frozen, and kept in few bits (packed.h): its numbers exist in a slot of its unit, while it is used */
+    int layer;  /* which layer it belongs to, negative none; neighbours with one number are the unit of
+                 * gathering and bucketing */
     /* What follows for the table's rank (param_place): */
     int64_t lo[PARAM_MAX_DIM], ln[PARAM_MAX_DIM]; /* the box held here: from lo, ln long */
     int64_t held;                                 /* its elements */
@@ -74,6 +81,7 @@ struct param_table {
     struct mesh mesh;       /* of all layouts; zeros: one rank */
     int rank;               /* whose boxes are written down */
     int64_t held;           /* on this rank */
+    enum packing packing;   /* of those that are packed */
 };
 void param_table_free(struct param_table *t);
 /* Appends; returns its index. decay and group follow from nd and layer, it is stepped; all may be

@@ -8,7 +8,10 @@
  *
  * Stages move on when another unit wants the landing or a slot, which happens at the same place of the program on every
  * rank, and at the end of the step: so every group sees one order of operations. Replicas sum pieces, never wholes: N
- * times fewer bytes. */
+ * times fewer bytes.
+ *
+ * A unit may leave in several goes, each of some of its parameters (norms after B, products after W): each parameter is
+ * sent once, and what comes after the last go is of the whole unit. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -48,6 +51,34 @@ static const void *source_of(const struct exchange *x, int unit, int param, int 
     if (!store_reduces_each(s)) return store_grad_ptr(s, param);
     if (s->grad_dtype == DT_F32) return exchange_grad_ptr(x, param, slot);
     return in_unit(&x->wire, s->table->p[param].offset - s->units.unit[unit].offset, s->grad_dtype);
+}
+
+/* Of the unit's parameters from *i on that this reduction hands on: the first, and through *n how many follow each
+ * other of which the store holds something already, or of none of which it does. -1: there are no more. */
+static int next_run(const struct exchange *x, int unit, int *i, int *n)
+{
+    const struct unit *u = &x->s->units.unit[unit];
+    const bool *leaves = x->unit[unit].leaves;
+    int end = u->first + u->n;
+    while (*i < end && leaves && !leaves[*i]) ++*i;
+    int first = *i;
+    while (*i < end && (!leaves || leaves[*i]) && x->added[*i] == x->added[first]) ++*i;
+    *n = *i - first;
+    return *n ? first : -1;
+}
+
+/* The store holds something of what this reduction has handed on. */
+static void set_added(struct exchange *x, int unit)
+{
+    const struct unit *u = &x->s->units.unit[unit];
+    const bool *leaves = x->unit[unit].leaves;
+    for (int i = u->first; i < u->first + u->n; i++) x->added[i] |= !leaves || leaves[i];
+}
+
+static bool leaves_now(const struct exchange *x, int unit, int param)
+{
+    const bool *leaves = x->unit[unit].leaves;
+    return x->s->table->p[param].held && (!leaves || leaves[param]);
 }
 
 /* One message can bring the sum to everybody: nothing else happens to it here. */
@@ -102,20 +133,19 @@ static void coded_shard(struct exchange *x, int unit, int slot)
     }
     if (!store_reduces_each(s)) return;
     for (int i = u->first; i < u->first + u->n && !counts_only(x); i++)
-        if (s->table->p[i].held)
+        if (leaves_now(x, unit, i))
             flat_sum_into(x->stream, store_piece_grad(s, i), s->grad_dtype, source_of(x, unit, i, slot), s->grad_dtype,
-                          s->table->p[i].held, r->added);
+                          s->table->p[i].held, x->added[i]);
 }
 
 static void coded_shard_over(struct exchange *x, int unit)
 {
-    struct reduction *r = &x->unit[unit];
     bool each = store_reduces_each(x->s);
     if (x->coding.shard.unit == unit) {
-        coded_shard_end(x, unit, each && r->added);
+        coded_shard_end(x, unit, each ? x->added : NULL);
         x->coding.shard.unit = -1;
     }
-    r->added |= each;
+    if (each) set_added(x, unit);
 }
 
 /* Sums that replicas exchanged have been through the codec. */
@@ -183,18 +213,24 @@ static void start_replicate(struct exchange *x, int unit)
     }
 }
 
+/* What did not arrive where it belongs, because something was there. */
 static void add_landing(struct exchange *x, int unit)
 {
     const struct store *s = x->s;
-    const struct unit *u = &s->units.unit[unit];
     enum dtype t = s->grad_dtype;
+    int i = s->units.unit[unit].first, n, first;
     if (counts_only(x)) return;
-    if (pieces_in_a_row(x, unit)) {
-        flat_sum_into(x->stream, store_piece_grad(s, u->first), t, x->landing.p, t, u->shard_numel, true);
-        return;
+    while ((first = next_run(x, unit, &i, &n)) >= 0) {
+        if (!x->added[first]) continue;
+        int64_t row = 0;
+        for (int k = first; k < first + n; k++) {
+            if (pieces_in_a_row(x, unit)) row += s->units.piece[k].n;
+            else
+                flat_sum_into(x->stream, store_piece_grad(s, k), t, landing_of(x, unit, k), t, s->units.piece[k].n,
+                              true);
+        }
+        if (row) flat_sum_into(x->stream, store_piece_grad(s, first), t, landing_of(x, unit, first), t, row, true);
     }
-    for (int i = u->first; i < u->first + u->n; i++)
-        flat_sum_into(x->stream, store_piece_grad(s, i), t, landing_of(x, unit, i), t, s->units.piece[i].n, true);
 }
 
 /* Zero 1 in place; out of a temporary into the store when it holds nothing yet, else to the landing. */
@@ -218,10 +254,10 @@ static void start_shard(struct exchange *x, int unit)
         r->ticket = comm_all_reduce(group, g, g, u->numel, s->grad_dtype, COMM_SUM, s->table->p[u->first].name);
         return;
     }
-    bool land = store_reduces_each(s) && r->added;
-    CHECK(!land || s->many, "unit %d is reduced twice without a landing", unit);
     for (int i = u->first; i < u->first + u->n; i++) {
-        if (!s->table->p[i].held) continue;
+        if (!leaves_now(x, unit, i)) continue;
+        bool land = store_reduces_each(s) && x->added[i];
+        CHECK(!land || s->many, "unit %d is reduced twice without a landing", unit);
         const void *whole = source_of(x, unit, i, r->slot);
         void *to = land ? landing_of(x, unit, i) : store_piece_grad(s, i);
         if (size_of(group) == 1) { /* others share out theirs, nobody shares this */
@@ -246,8 +282,8 @@ static void end_shard(struct exchange *x, int unit)
         coded_shard_over(x, unit);
     } else if (store_reduces_each(x->s)) {
         landing_remove(x, unit);
-        if (r->added) add_landing(x, unit);
-        r->added = true;
+        add_landing(x, unit);
+        set_added(x, unit);
     }
     r->slot = -1;
     if (r->last) start_replicate(x, unit);
@@ -304,14 +340,18 @@ static void round_unit(struct exchange *x, int unit, int slot, bool keep)
 {
     const struct store *s = x->s;
     const struct unit *u = &s->units.unit[unit];
-    struct reduction *r = &x->unit[unit];
-    void *to = keep ? store_grad_ptr(s, u->first) : x->wire.p;
-    if (!counts_only(x))
-        flat_sum_into(x->stream, to, s->grad_dtype, x->grad_slot[slot].p, DT_F32, u->numel, keep && r->added);
-    if (keep) r->added = true;
+    int i = u->first, n, first;
+    while (!counts_only(x) && (first = next_run(x, unit, &i, &n)) >= 0) {
+        int64_t at = s->table->p[first].offset - u->offset, numel = 0;
+        for (int k = first; k < first + n; k++) numel += s->table->p[k].held;
+        void *to = keep ? store_grad_ptr(s, first) : in_unit(&x->wire, at, s->grad_dtype);
+        flat_sum_into(x->stream, to, s->grad_dtype, in_unit(&x->grad_slot[slot], at, DT_F32), DT_F32, numel,
+                      keep && x->added[first]);
+    }
+    if (keep) set_added(x, unit);
 }
 
-void exchange_reduce(struct exchange *x, int unit, int slot, bool last)
+void exchange_reduce(struct exchange *x, int unit, int slot, const bool *leaves, bool last)
 {
     const struct store *s = x->s;
     struct reduction *r = &x->unit[unit];
@@ -321,8 +361,10 @@ void exchange_reduce(struct exchange *x, int unit, int slot, bool last)
         while (x->n_landing_units) move_on(x, x->landing_units[0]);
     if (coded_grads(x)) take(x, &x->coding.shard, -1);
     CHECK(r->stage == REDUCTION_NONE, "unit %d is reduced again before its turn", unit);
+    r->leaves = leaves;
     if (s->grad_dtype != DT_F32) round_unit(x, unit, slot, !each);
     if (!each && !last) return;
+    if (!each) r->leaves = NULL; /* all of it has been summed up here */
     r->slot = each && (coded_grads(x) || !x->wire.dev) ? slot : -1;
     r->last = last;
     start_shard(x, unit);
@@ -338,6 +380,7 @@ void exchange_slot_free(struct exchange *x, int slot)
 void exchange_step_begin(struct exchange *x)
 {
     x->n_landing_units = 0;
+    memset(x->added, 0, to_size(x->s->table->n) * sizeof *x->added);
     for (int u = 0; u < x->s->units.n; u++) x->unit[u] = (struct reduction){.slot = -1};
 }
 
@@ -345,7 +388,10 @@ void exchange_step_begin(struct exchange *x)
 int64_t exchange_across(const struct exchange *x, int param, enum axis a)
 {
     const struct param *p = &x->s->table->p[param];
-    if (p->type.on[a] != SPMD_R || !p->held || p->expert) return 0;
+    const struct mesh *m = &x->s->table->mesh;
+    bool of_tp = !p->expert || (a == AXIS_TP && m->size[AXIS_ETP] == m->size[AXIS_TP] &&
+                                layout_type(&p->layout, AXIS_ETP) == SPMD_R); /* an expert's adapter */
+    if (p->type.on[a] != SPMD_R || !p->held || !of_tp || p->frozen) return 0;
     return store_state_is_whole(x->s) ? p->held : x->s->units.piece[param].n;
 }
 

@@ -11,9 +11,9 @@ void snapshot_init(struct snapshot *x, const struct store *s, enum snapshot_of o
 {
     *x = (struct snapshot){.part = xcalloc(to_size(s->table->n) * to_size(s->n_arrays) + 1, sizeof *x->part)};
     for (int k = 0; k < s->n_arrays; k++) {
-        size_t width = dtype_bytes(store_array(s, k)->row.dtype);
         for (int i = 0; is_saved(s, k) && i < s->table->n; i++) {
-            if (!array_covers(&s->array[k].row, &s->table->p[i])) continue;
+            if (!store_covers(s, k, i)) continue;
+            size_t width = dtype_bytes(store_array_of(s, k, i)->row.dtype);
             struct array_span span = of == SNAPSHOT_HELD ? store_held(s, i, k) : store_writes(s, i, k);
             if (!span.n) continue;
             size_t bytes = to_size(span.n) * width;
@@ -33,14 +33,15 @@ static void wait_for_arrays(const struct store *s, struct stream *st)
 {
     for (int k = 0; k < s->n_arrays; k++)
         if (is_saved(s, k)) stream_sync(store_stream(s, k, st));
+    stream_sync(store_stream(s, STORE_PARAM, st)); /* frozen parameters are their own masters */
 }
 
 int snapshot_take(const struct snapshot *x, const struct store *s, struct stream *st, void *memory, struct err *e)
 {
     for (int64_t i = 0; i < x->n; i++) {
         const struct snapshot_part *p = &x->part[i];
-        stream_to_host(store_stream(s, p->array, st), (char *)memory + p->at,
-                       array_at(store_array(s, p->array), p->span.at), p->bytes);
+        stream_to_host(store_stream_of(s, p->array, p->param, st), (char *)memory + p->at,
+                       array_at(store_array_of(s, p->array, p->param), p->span.at), p->bytes);
     }
     wait_for_arrays(s, st);
     return device_status(s->dev, e);
@@ -50,8 +51,9 @@ void snapshot_give(const struct snapshot *x, const struct store *s, struct strea
 {
     for (int64_t i = 0; i < x->n; i++) {
         const struct snapshot_part *p = &x->part[i];
-        stream_from_host(store_stream(s, p->array, st), array_at(store_array(s, p->array), p->span.at),
-                         (const char *)memory + p->at, p->bytes);
+        stream_from_host(store_stream_of(s, p->array, p->param, st),
+                         array_at(store_array_of(s, p->array, p->param), p->span.at), (const char *)memory + p->at,
+                         p->bytes);
     }
     wait_for_arrays(s, st);
 }

@@ -6,11 +6,17 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "state/packed.h"
 
 static bool alone(const struct store *s) { return s->units.n_ranks == 1 && s->units.n_expert_ranks == 1; }
 static bool lies_whole(const struct store *s, int shared_from) { return alone(s) || s->zero < shared_from; }
 bool store_param_is_whole(const struct store *s) { return s->array[STORE_PARAM].whole; }
 bool store_param_travels(const struct store *s) { return !store_param_is_whole(s) || s->array[STORE_PARAM].row.away; }
+bool store_packs(const struct store *s) { return s->packed > 0; }
+bool store_unit_travels(const struct store *s, int unit)
+{
+    return store_param_travels(s) || s->units.unit[unit].packed;
+}
 bool store_grad_is_whole(const struct store *s) { return s->array[STORE_GRAD].whole; }
 bool store_state_is_whole(const struct store *s) { return s->array[STORE_MASTER].whole; }
 bool store_rounds(const struct store *s) { return s->wide_master.dev != NULL; }
@@ -42,6 +48,7 @@ static int add_own(struct store *s, const struct store_config *c, struct err *e)
                          .away = c->param_away,
                          .dtype = c->dtype,
                          .shared_from = 3,
+                         .of_frozen = true,
                          .groups = PARAM_ALL_GROUPS},
         [STORE_MASTER] = {.name = "master",
                           .title = "weights",
@@ -86,6 +93,10 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
         rc = buffer_new(&s->wide_master, d, MEM_SCRATCH, STORE_WIDEN * sizeof(float), e);
     for (int i = 0; !rc && c->training && i < c->n_rows; i++)
         rc = add(s, &c->rows[i], lies_whole(s, c->rows[i].shared_from), !c->stateless || !c->rows[i].stepped, e);
+    struct array_row packed[PACKED_ARRAYS];
+    int n_packed = packed_arrays(t->packing, packed);
+    if (n_packed) s->packed = s->n_arrays;
+    for (int i = 0; !rc && i < n_packed; i++) rc = add(s, &packed[i], lies_whole(s, packed[i].shared_from), true, e);
     if (rc) store_free(s);
     return rc;
 }
@@ -116,9 +127,26 @@ const struct array *store_array(const struct store *s, int which)
     return &s->array[which == STORE_MASTER && !array_is_here(&s->array[which]) ? STORE_PARAM : which];
 }
 
+const struct array *store_array_of(const struct store *s, int which, int param)
+{
+    return which == STORE_MASTER && s->table->p[param].frozen ? &s->array[STORE_PARAM] : store_array(s, which);
+}
+
+bool store_covers(const struct store *s, int which, int param)
+{
+    return (which == STORE_MASTER && !s->table->p[param].packed) ||
+           array_covers(&s->array[which].row, &s->table->p[param]);
+}
+
 struct stream *store_stream(const struct store *s, int which, struct stream *st)
 {
     struct stream *own = store_array(s, which)->own;
+    return own ? own : st;
+}
+
+struct stream *store_stream_of(const struct store *s, int which, int param, struct stream *st)
+{
+    struct stream *own = store_array_of(s, which, param)->own;
     return own ? own : st;
 }
 
@@ -134,18 +162,19 @@ int store_find(const struct store *s, const char *name)
 /* ---- where a parameter's values are ---- */
 struct array_span store_piece(const struct store *s, int param, int which)
 {
-    return array_piece(store_array(s, which), &s->units, param, false);
+    return array_piece(store_array_of(s, which, param), &s->units, param, false);
 }
 
 struct array_span store_writes(const struct store *s, int param, int which)
 {
-    return array_piece(store_array(s, which), &s->units, param, true);
+    return array_piece(store_array_of(s, which, param), &s->units, param, true);
 }
 
-/* Parameters that are their own master lie as parameters do, but are held as masters are. */
+/* Parameters that are their own master, all or frozen ones, lie as parameters do, but are held as masters are. */
 struct array_span store_held(const struct store *s, int param, int which)
 {
-    return s->array[which].whole ? array_held(store_array(s, which), &s->units, param) : store_piece(s, param, which);
+    return s->array[which].whole ? array_held(store_array_of(s, which, param), &s->units, param)
+                                 : store_piece(s, param, which);
 }
 
 int64_t store_saved_bytes(const struct store *s)
@@ -153,7 +182,9 @@ int64_t store_saved_bytes(const struct store *s)
     int64_t sum = 0;
     for (int k = 0; k < s->n_arrays; k++)
         for (int i = 0; s->array[k].row.saved && store_has(s, k) && i < s->table->n; i++)
-            sum += array_numel(&s->array[k].row, &s->table->p[i]) * (int64_t)dtype_bytes(s->array[k].row.dtype);
+            if (store_covers(s, k, i))
+                sum += array_numel(&store_array_of(s, k, i)->row, &s->table->p[i]) *
+                       (int64_t)dtype_bytes(store_array_of(s, k, i)->row.dtype);
     return sum;
 }
 
@@ -166,16 +197,20 @@ void *store_param_ptr(const struct store *s, int param)
 void *store_grad_ptr(const struct store *s, int param)
 {
     CHECK(store_grad_is_whole(s), "the gradients are shared out");
+    if (s->table->p[param].frozen) return NULL;
     return array_at(&s->array[STORE_GRAD], s->array[STORE_GRAD].at[param]);
 }
 
 void *store_piece_ptr(const struct store *s, int param, int which)
 {
-    return array_at(store_array(s, which), store_piece(s, param, which).at);
+    return array_at(store_array_of(s, which, param), store_piece(s, param, which).at);
 }
 
 void *store_piece_param(const struct store *s, int param) { return store_piece_ptr(s, param, STORE_PARAM); }
-void *store_piece_grad(const struct store *s, int param) { return store_piece_ptr(s, param, STORE_GRAD); }
+void *store_piece_grad(const struct store *s, int param)
+{
+    return s->table->p[param].frozen ? NULL : store_piece_ptr(s, param, STORE_GRAD);
+}
 
 /* ---- values ---- */
 static size_t byte_of(const struct array *a, int64_t value) { return to_size(value) * dtype_bytes(a->row.dtype); }
@@ -188,11 +223,11 @@ static void put_values(struct store *s, const struct kernel_table *k, struct str
     struct array *master = &s->array[STORE_MASTER], *copy = &s->array[STORE_PARAM];
     struct array_span own = store_held(s, param, STORE_MASTER), all = array_held(copy, &s->units, param);
     int64_t from = lo > own.lo ? lo : own.lo, to = lo + n < own.lo + own.n ? lo + n : own.lo + own.n;
-    if (array_is_here(master) && from < to)
+    if (array_is_here(master) && !s->table->p[param].frozen && from < to)
         device_from_host(store_stream(s, STORE_MASTER, st), &master->buf, byte_of(master, own.at + from - own.lo),
                          in + (from - lo), byte_of(master, to - from));
     for (int i = STORE_ROWS; i < s->n_arrays && from < to; i++)
-        if (s->array[i].row.averages && array_is_here(&s->array[i]))
+        if (s->array[i].row.averages && array_is_here(&s->array[i]) && !s->table->p[param].frozen)
             device_from_host(st, &s->array[i].buf, byte_of(&s->array[i], store_held(s, param, i).at + from - own.lo),
                              in + (from - lo), to_size(to - from) * sizeof(float));
     if (s->dtype != DT_F32) k->flat->cast(s->dev->team, narrow, s->dtype, in, DT_F32, n);
@@ -223,15 +258,16 @@ void store_init(struct store *s, const struct kernel_table *k, struct stream *st
             device_zero(store_stream(s, i, st), &s->array[i].buf, 0, s->array[i].buf.bytes);
     for (int i = 0; i < s->n_arrays; i++) stream_sync(store_stream(s, i, st));
     stream_sync(st);
+    packed_init(s, st, seed);
     xfree(wide);
     xfree(narrow);
 }
 
 void store_read(const struct store *s, struct stream *st, int param, int which, float *out)
 {
-    const struct array *a = store_array(s, which);
+    const struct array *a = store_array_of(s, which, param);
     struct array_span x = store_held(s, param, which);
-    st = store_stream(s, which, st);
+    st = store_stream_of(s, which, param, st);
     void *narrow = a->row.dtype == DT_F32 ? NULL : xmalloc(byte_of(a, x.n) + 1); /* a compute copy without master */
     device_to_host(st, narrow ? narrow : out, &a->buf, byte_of(a, x.at), byte_of(a, x.n));
     stream_sync(st);

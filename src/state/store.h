@@ -23,7 +23,8 @@
  * Invariants
  *   1. All of it is one table of arrays (array.h): weights, master, gradients, and the rows that optimizers and others
  *   give.
- *   2. Without a master of its own, the parameters are the master.
+ *   2. Without a master of its own, the parameters are the master: all of them, or those that are frozen. What is
+ *   packed has neither: its codes are the truth.
  *   3. A parameter's piece (units.h) is where this rank's optimizer works, at every zero level.
  *   4. A bf16 gradient is an fp32 sum rounded once: when a microbatch is added, and when ranks are.
  * Floors 0-2. Order: Local unless said otherwise.
@@ -68,6 +69,7 @@ struct store {
     struct units units;
     struct array array[STORE_MAX_ARRAYS];
     int n_arrays;
+    int packed;                /* where the arrays of packed matrices begin (packed.h); 0: there are none */
     double grad_times;         /* gradients here are those of the loss times this: 1, but for a loss scale */
     struct buffer widen;       /* bf16 gradients: a stretch of them in fp32 while the optimizer reads it */
     struct buffer wide_master; /* store_rounds: a stretch of weights in fp32 while the optimizer steps it */
@@ -81,9 +83,11 @@ int store_new(struct store *s, const struct param_table *t, struct device *d, en
 void store_free(struct store *s);
 
 bool store_param_is_whole(const struct store *s); /* zero 0 to 2, or one rank */
-bool store_param_travels(const struct store *s);  /* is used where its unit was gathered to: shared out, or away */
-bool store_rounds(const struct store *s);         /* weights of 16 bits are the master: what steps them rounds them */
-bool store_grad_is_whole(const struct store *s);  /* zero 0 and 1, one rank, or many and once */
+bool store_param_travels(const struct store *s);  /* is used where its unit was gathered to: shared out, or away; */
+bool store_unit_travels(const struct store *s, int unit); /* or this unit is, some of which is packed (packed.h) */
+bool store_packs(const struct store *s);
+bool store_rounds(const struct store *s);        /* weights of 16 bits are the master: what steps them rounds them */
+bool store_grad_is_whole(const struct store *s); /* zero 0 and 1, one rank, or many and once */
 /* Every time that a unit's gradients are complete they are reduced; else once a step. */
 bool store_reduces_each(const struct store *s);
 bool store_grad_is_temporary(const struct store *s); /* kernels write elsewhere: exchange.h */
@@ -92,8 +96,12 @@ bool store_state_is_whole(const struct store *s);    /* zero 0, or one rank: wha
 /* ---- arrays; `which`: STORE_MASTER, ... ---- */
 /* Where its values are: without a master of its own, the parameters are the master. */
 const struct array *store_array(const struct store *s, int which);
+/* The same of one parameter: a frozen one is its own master. */
+const struct array *store_array_of(const struct store *s, int which, int param);
+bool store_covers(const struct store *s, int which, int param); /* it has values there, or in place of a master */
 /* A stream of the device it is on: st, or of another device its own. */
 struct stream *store_stream(const struct store *s, int which, struct stream *st);
+struct stream *store_stream_of(const struct store *s, int which, int param, struct stream *st);
 /* Its values are here: of the master also those of the parameters. */
 bool store_has(const struct store *s, int which);
 int store_find(const struct store *s, const char *name); /* which; -1: there is none here */

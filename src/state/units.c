@@ -34,8 +34,10 @@ void units_init(struct units *u, const struct param_table *t, bool shared)
     u->piece = xcalloc((size_t)t->n + 1, sizeof *u->piece);
     for (int i = 0; i < t->n; i++) {
         const struct param *p = &t->p[i];
-        if (i == 0 || p->layer != t->p[i - 1].layer || p->expert != t->p[i - 1].expert)
-            u->unit[u->n++] = (struct unit){.first = i, .offset = p->offset, .shard_offset = u->shard_numel};
+        if (i == 0 || p->layer != t->p[i - 1].layer || p->expert != t->p[i - 1].expert ||
+            p->frozen != t->p[i - 1].frozen)
+            u->unit[u->n++] =
+                (struct unit){.first = i, .offset = p->offset, .shard_offset = u->shard_numel, .frozen = p->frozen};
         struct unit *x = &u->unit[u->n - 1];
         struct piece *q = &u->piece[i];
         *q = piece_of(u, p);
@@ -44,10 +46,12 @@ void units_init(struct units *u, const struct param_table *t, bool shared)
         u->of_param[i] = u->n - 1;
         u->shard_numel += q->n;
         x->n++;
+        x->packed |= p->packed;
         x->numel += p->held;
         x->shard_numel += q->n;
         if (x->numel > u->largest_unit) u->largest_unit = x->numel;
-        if (x->shard_numel > u->largest_unit_shard) u->largest_unit_shard = x->shard_numel;
+        if (!p->frozen && x->numel > u->largest_moved) u->largest_moved = x->numel;
+        if (!p->frozen && x->shard_numel > u->largest_moved_shard) u->largest_moved_shard = x->shard_numel;
     }
 }
 

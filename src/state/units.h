@@ -27,6 +27,8 @@ struct unit {
     int first, n;                      /* parameters [first, first + n) */
     int64_t offset, numel;             /* held elements: where it begins, how many */
     int64_t shard_offset, shard_numel; /* the same in this rank's shard */
+    bool frozen;                       /* all of it: gathered, never reduced, stepped or published */
+    bool packed;                       /* some of it (param.h): it is used in a slot, in every layout */
 };
 
 struct piece {
@@ -42,7 +44,8 @@ struct units {
     int n;
     int *of_param;       /* parameter -> unit */
     struct piece *piece; /* by parameter: this rank's */
-    int64_t shard_numel, largest_unit, largest_unit_shard;
+    int64_t shard_numel, largest_unit;
+    int64_t largest_moved, largest_moved_shard; /* of the units that are not frozen */
 };
 
 /* shared: state is shared out as the layouts say; else each rank steps, or keeps for who does, all that it holds. */

@@ -41,13 +41,19 @@ int instr_inputs(const struct instr *i)
     return i->op == OP_LINEAR && i->kphase == KERNEL_FWD && at_linear(&i->at)->bias_off ? 2 : i->n_in;
 }
 
+bool instr_sums_weight(const struct instr *i, int k)
+{
+    bool made = i->kphase == KERNEL_BWD_W || (i->kphase == KERNEL_BWD_IN && op_row(i->op)->weight_by_in >> k & 1);
+    return made && i->din[k].place == OPERAND_SLOT;
+}
+
 /* The call as program_run makes it, but for addresses. */
 static void running_call(const struct instr *i, struct kernel_call *c)
 {
     instr_call(i, c);
     c->n_in = instr_inputs(i);
-    for (int k = 0; k < i->n_in && i->kphase == KERNEL_BWD_W; k++)
-        if (i->din[k].place == OPERAND_SLOT) c->acc[k] = c->din[k];
+    for (int k = 0; k < i->n_in; k++)
+        if (instr_sums_weight(i, k)) c->acc[k] = c->din[k];
 }
 
 const char *instr_path(const struct instr *i) { return i->kernel && i->kernel->way ? i->kernel->way : ""; }

@@ -238,8 +238,33 @@ static bool wants_gradient(const struct lower *l, tid x)
     if (x < 0) return false;
     const struct tensor *root = tape_tensor(l->t, tape_tensor(l->t, x)->root);
     if (root->kind != TENSOR_LOCAL) return root->grad_slot >= 0;
+    if (!l->moves[root->root]) return false;
     const struct node *made = root->producer >= 0 ? &l->t->nodes[root->producer] : NULL;
     return !made || made->retype || op_row(made->op)->has_backward; /* of what is only cut or counted nothing follows */
+}
+
+/* Backward goes no further than to what follows from something that is trained: below frozen layers there is none. */
+static void find_moves(struct lower *l)
+{
+    const struct tape *t = l->t;
+    for (int i = 0; i < t->n_tensors; i++)
+        l->moves[i] = t->tensors[i].kind == TENSOR_EXTERNAL && t->tensors[i].grad_slot >= 0;
+    for (int i = 0; i < t->n_nodes; i++) {
+        const struct node *d = &t->nodes[i];
+        const struct op_row *row = op_row(d->op);
+        bool any = false, together = false;
+        for (int k = 0; k < d->n_in; k++) {
+            bool passes = d->retype || ((row->grad_in | row->weight_in) >> k & 1);
+            bool moves = passes && d->in[k] >= 0 && l->moves[tape_tensor(t, d->in[k])->root];
+            any |= moves;
+            together |= moves && (row->grad_in >> k & 1) && d->op != OP_ADD;
+        }
+        for (int k = 0; together && k < d->n_in; k++) { /* a kernel makes all of them (q, k and v), or none */
+            tid root = (row->grad_in >> k & 1) && d->in[k] >= 0 ? tape_tensor(t, d->in[k])->root : -1;
+            if (root >= 0 && tape_tensor(t, root)->kind == TENSOR_LOCAL) l->moves[root] = true;
+        }
+        for (int k = 0; any && k < d->n_out; k++) l->moves[tape_tensor(t, d->out[k])->root] = true;
+    }
 }
 
 static void operands_backward(const struct lower *l, const struct node *d, struct instr *i, uint8_t save_in,
@@ -279,6 +304,18 @@ static void check_coverage(const struct lower *l, tid root)
           "part of the output %s is never used, so its gradient has a hole", tape_tensor(l->t, root)->name);
 }
 
+/* Where the gradient of a weight goes: f32, its slot's. */
+static struct operand weight_gradient(const struct lower *l, tid x)
+{
+    const struct tensor *w = tape_tensor(l->t, x);
+    CHECK(w->grad_slot >= 0, "%s is used as a weight but has no gradient slot", w->name);
+    struct operand o = operand_at(l, x, OPERAND_SLOT);
+    o.view.dtype = DT_F32;
+    o.offset = to_size(w->row * o.view.stride + w->col) * dtype_bytes(DT_F32);
+    o.slot = w->grad_slot;
+    return o;
+}
+
 static void backward_inputs(struct lower *l, enum tape_phase phase, int index)
 {
     const struct node *d = &l->t->nodes[index];
@@ -301,7 +338,9 @@ static void backward_inputs(struct lower *l, enum tape_phase phase, int index)
         if (!(want >> k & 1)) continue;
         tid root = tape_tensor(l->t, d->in[k])->root;
         struct operand din, acc = operand_shape(l, d->in[k]);
-        if (node_is_alias(l->t, d) && k == 0) {
+        if (row->weight_by_in >> k & 1) {
+            din = weight_gradient(l, d->in[k]);
+        } else if (node_is_alias(l->t, d) && k == 0) {
             din = i->dout[0]; /* the output is the input's memory; so is its gradient */
         } else if (d->op == OP_XENT && k == 0 && d->in[0] == root && l->grad[root].place < 0) {
             grad_hold(l, &l->grad[root], l->value[root]); /* logits become their own gradient */
@@ -331,12 +370,7 @@ static void backward_weights(struct lower *l, enum tape_phase phase, int index)
     struct instr *i = emit_backward(l, phase, index, KERNEL_BWD_W);
     for (int k = 0; k < d->n_in; k++) {
         if (!(want >> k & 1)) continue;
-        const struct tensor *w = tape_tensor(l->t, d->in[k]);
-        CHECK(w->grad_slot >= 0, "%s is used as a weight but has no gradient slot", w->name);
-        i->din[k] = operand_at(l, d->in[k], OPERAND_SLOT);
-        i->din[k].view.dtype = DT_F32;
-        i->din[k].offset = to_size(w->row * i->din[k].view.stride + w->col) * dtype_bytes(DT_F32);
-        i->din[k].slot = w->grad_slot;
+        i->din[k] = weight_gradient(l, d->in[k]);
     }
     if (phase == PHASE_W && i->dout[0].place >= 0) l->p->places[i->dout[0].place].pinned = true;
 }
@@ -362,9 +396,9 @@ static bool weights_at_once(const struct lower *l, int index)
     const struct segment *s = d->segment >= 0 ? &l->t->segments[d->segment] : NULL;
     if (lower_in_wave(l, index)) return true; /* a round's inputs are gone with the next one's */
     if (s && s->kind == SEGMENT_RECOMPUTE && (s->again >> OP_LINEAR & 1)) return true;
-    if (l->o.w_together) return false;
     if (d->op == OP_EMBED) return !l->o.tied;
-    if (d->op == OP_RMSNORM || d->op == OP_LAYERNORM) return true;
+    if (d->op == OP_RMSNORM || d->op == OP_LAYERNORM || d->op == OP_HEADNORM || d->op == OP_NORM_BY) return true;
+    if (d->op == OP_CONV || d->op == OP_TIMES || d->op == OP_SCAN || d->op == OP_GATED_NORM) return true;
     for (int k = 0; k < d->n_in; k++)
         if ((row->save_in_w >> k & 1) && d->in[k] >= 0 && l->again[tape_tensor(l->t, d->in[k])->root]) return true;
     return false;
@@ -460,8 +494,17 @@ static void recompute_needed(const struct lower *l, const struct segment *s, boo
     }
 }
 
+static bool segment_moves(const struct lower *l, const struct segment *s)
+{
+    bool any = false;
+    for (int i = s->first; i < s->end; i++)
+        for (int k = 0; k < l->t->nodes[i].n_out; k++) any |= l->moves[tape_tensor(l->t, l->t->nodes[i].out[k])->root];
+    return any;
+}
+
 static void emit_recompute(struct lower *l, const struct segment *s)
 {
+    if (!segment_moves(l, s)) return; /* all of it and before it is frozen */
     bool *needed = xcalloc((size_t)(s->end - s->first), sizeof *needed);
     recompute_needed(l, s, needed);
     for (int i = s->first; i < s->end; i++)
@@ -600,6 +643,8 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     }
     l.again = arena_alloc(l.arena, (size_t)t->n_tensors + 1);
     l.done = arena_alloc(l.arena, (size_t)t->n_nodes + 1);
+    l.moves = arena_alloc(l.arena, (size_t)t->n_tensors + 1);
+    find_moves(&l);
     lower_forward(&l);
     if (o.training) lower_backward(&l);
     if (o.recipe) lower_recipe(&l);

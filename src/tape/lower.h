@@ -19,7 +19,8 @@ struct grad { /* of a root tensor, while it is being gathered */
 };
 struct lower {
     const struct tape *t;
-    bool *done; /* nodes whose backward was emitted ahead of its turn */
+    bool *done;  /* nodes whose backward was emitted ahead of its turn */
+    bool *moves; /* root tensor: follows from a parameter that has a gradient, or from the stage before */
     struct lower_options o;
     struct arena *arena;
     struct program *p;

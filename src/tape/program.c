@@ -103,9 +103,13 @@ static void run_one(const struct program *p, const struct instr *i, int64_t roun
                     const struct program_args *a)
 {
     struct kernel_call c;
+    if (a->place) {
+        atomic_store_explicit(&a->place->program, p, memory_order_relaxed);
+        atomic_store_explicit(&a->place->instr, (int)(i - p->code), memory_order_relaxed);
+    }
     make_call(p, i, round, a, &c);
     for (int k = 0; k < i->n_in; k++)
-        if (i->kphase == KERNEL_BWD_W && i->din[k].place == OPERAND_SLOT) {
+        if (instr_sums_weight(i, k)) {
             c.acc[k] = c.din[k];
             if (!a->written[i->din[k].slot]) c.acc[k].p = NULL;
             a->written[i->din[k].slot] = 1;

@@ -28,6 +28,8 @@
 #ifndef TUTTI_TAPE_PROGRAM_H
 #define TUTTI_TAPE_PROGRAM_H
 
+#include <stdatomic.h>
+
 #include "tape/recipe.h"
 #include "tape/tape.h"
 
@@ -124,7 +126,6 @@ struct lower_options {
      * for it beyond what F keeps anyway is not put off: gains and biases of norms, embeddings, and products whose input
      * is computed once more, have their gradients in B. Without split_w all weight gradients run inside B. */
     bool split_w;
-    bool w_together; /* with split_w: a unit's gradients are handed on by phase, so norms wait for the products */
     bool tied; /* with split_w: the embedding's matrix is another stage's, too, whose gradients come in between: it
                   keeps its place in that order, in W */
     /* With split_w: how many microbatches are between F and B, and between F and W, at worst. One slab for both is
@@ -145,6 +146,8 @@ void program_print(const struct program *p, struct str *out);
 const char *instr_path(const struct instr *i);
 /* Whose result or gradient an instruction is about, or moves: for messages. */
 const char *instr_what(const struct program *p, const struct instr *i);
+/* Whether operand din[k] is a weight's gradient, which is added to what its slot holds. */
+bool instr_sums_weight(const struct instr *i, int k);
 int instr_inputs(const struct instr *i); /* of the call as it runs: n_in, or less (linear_attrs.bias_off) */
 /* Bytes that an instruction reads and writes, each once, as if caches were perfect (kernel/ops_cost.c). */
 double instr_bytes(const struct instr *i);
@@ -171,6 +174,12 @@ struct carrier {
     void *ctx;
 };
 
+/* Which instruction a rank is in, for another thread that looks while it runs. */
+struct program_place {
+    _Atomic(const struct program *) program; /* NULL: none yet */
+    atomic_int instr;
+};
+
 struct program_args {
     struct stream *stream; /* kernels are enqueued here */
     const struct step_info *step;
@@ -187,6 +196,7 @@ struct program_args {
      * The caller clears it when a step begins. */
     uint8_t *kept;
     struct tape_profile *profile; /* NULL: no timing */
+    struct program_place *place;  /* NULL: nobody looks */
     /* Called around each instruction with its index; NULL: not. Windows: they see, and decide nothing. */
     void (*before)(void *ctx, int instr);
     void (*after)(void *ctx, int instr);

@@ -25,6 +25,7 @@
 
 #include "base/rng.h"
 #include "kernel/expert_parts.h"
+#include "layout/region.h"
 #include "tape/lower.h"
 
 struct made { /* something that an operand became, and where it is */
@@ -92,8 +93,8 @@ static bool written_since(const struct pass *p, const struct made *m)
     return false;
 }
 
-/* Largest values may come from an earlier phase, what is narrow is of this one. A layer that falls back by itself
- * leaves nothing for others. */
+/* Largest values may come from an earlier phase, what is narrow is of this one. What forward found of a round's rows is
+ * not found again: backward dispatches them anew. A layer that falls back by itself leaves nothing for others. */
 static const struct made *find(const struct pass *p, const struct operand *o, int layer, bool is_amax,
                                const struct recipe_use *u, bool refill)
 {
@@ -197,20 +198,36 @@ static struct rotate_attrs rotation(const struct recipe_use *u)
     return (struct rotate_attrs){u->rotate ? ALONG_ROWS : ROTATE_NOT, rng_stream("quantise/rotation")};
 }
 
-/* Over the axes on which ranks have other parts of the microbatch's tensor. */
-static void emit_agree(struct pass *p, const struct instr *i, const struct source *s, const struct operand *amax)
+/* The axis on which ranks have other parts of the microbatch's tensor, as they do on `axis` of one that is no expert's.
+ * All rows that an expert has of it may have come to one rank; then etp alone may cut their columns. */
+static enum axis apart_on(const struct pass *p, const struct source *s, enum axis axis)
 {
-    static const enum axis axes[] = {AXIS_CP, AXIS_TP}, apart[] = {AXIS_CP, AXIS_ETP};
+    if (!s->experts) return axis;
+    if (axis == AXIS_CP) return p->rule->experts_meet ? AXIS_N : axis;
+    bool rows_apart = p->rule->experts_apart && !p->rule->experts_meet && s->which != OPERAND_W;
+    return p->rule->experts_apart && !rows_apart ? AXIS_ETP : axis;
+}
+
+static bool agrees_on(const struct pass *p, const struct instr *i, const struct source *s, enum axis axis)
+{
+    enum spmd on = (enum spmd)s->type.on[axis];
+    if (p->rule->axis[axis].n_parts < 2 || on == SPMD_I || on == SPMD_R) return false;
+    CHECK(on != SPMD_P, "%s of %s is a part of a sum: there is no scale for it", recipe_operand_name(s->which),
+          tape_tensor(p->l->t, p->l->t->nodes[i->node].out[0])->name);
+    return true;
+}
+
+/* other: what the scale is of besides, or NULL. */
+static void emit_agree(struct pass *p, const struct instr *i, const struct source *s, const struct source *other,
+                       const struct operand *amax)
+{
+    static const enum axis axes[] = {AXIS_CP, AXIS_TP};
     for (int k = 0; k < 2; k++) {
-        enum axis axis = s->experts && p->rule->experts_apart ? apart[k] : axes[k];
-        struct axis_ranks over = p->rule->axis[axis];
-        enum spmd on = (enum spmd)s->type.on[axis];
-        if (over.n_parts < 2 || on == SPMD_I || on == SPMD_R) continue;
-        CHECK(on != SPMD_P, "%s of %s is a part of a sum: there is no scale for it", recipe_operand_name(s->which),
-              tape_tensor(p->l->t, p->l->t->nodes[i->node].out[0])->name);
+        enum axis axis = apart_on(p, s, axes[k]);
+        if (axis == AXIS_N || (!agrees_on(p, i, s, axis) && !(other && agrees_on(p, i, other, axis)))) continue;
         struct instr *a = row(p, i, OP_AGREE);
         a->kept = s->kept;
-        a->at = ATTRS(sum, .over = over);
+        a->at = ATTRS(sum, .over = p->rule->axis[axis]);
         a->n_in = a->n_out = 1;
         a->in[0] = a->out[0] = *amax;
     }
@@ -230,6 +247,28 @@ static struct instr *emit_amax(struct pass *p, const struct instr *i, const stru
     a->out[0] = *to;
     return a;
 }
+
+static int slot_of(const struct tape *t, const struct instr *i)
+{
+    return tape_tensor(t, tape_tensor(t, t->nodes[i->node].in[1])->root)->slot;
+}
+
+/* The product that makes the rest of what is one product on one rank, in the same direction; NULL: there is none. Its
+ * operands are there: of both products, one after the other, nothing else is in between (nn/attention.c). */
+static const struct instr *rest_of(const struct pass *p, const struct instr *i, const struct source *s)
+{
+    const struct code *c = &p->l->code[p->phase];
+    if (s->experts) return NULL;
+    for (int k = 0; k < c->n; k++) {
+        const struct instr *x = &c->p[k];
+        if (x->node != i->node && x->kphase == i->kphase && x->again == i->again && recipe_quantises(recipe_of(p, x)) &&
+            p->rule->whole(p->rule->ctx, slot_of(p->l->t, x)) == p->rule->whole(p->rule->ctx, s->slot))
+            return x;
+    }
+    return NULL;
+}
+
+static struct source source_of(const struct pass *p, const struct instr *i, enum recipe_operand which, bool history);
 
 /* The largest value that the tensor's scale follows from. */
 static struct operand amax_of(struct pass *p, const struct instr *i, const struct source *s, const struct recipe_use *u,
@@ -257,7 +296,14 @@ static struct operand amax_of(struct pass *p, const struct instr *i, const struc
     if (s->experts) one = (struct view){.dtype = DT_F32, .nd = 2, .n = {n, 1}, .stride = 1};
     struct operand amax = new_operand(p, &one);
     emit_amax(p, i, s, u, &amax, false);
-    emit_agree(p, i, s, &amax);
+    const struct instr *rest = s->which == OPERAND_X ? NULL : rest_of(p, i, s);
+    struct source other = {.kept = 0};
+    if (rest) {
+        other = source_of(p, rest, s->which, history);
+        other.kept = s->kept;
+        emit_amax(p, rest, &other, u, &amax, true);
+    }
+    emit_agree(p, i, s, rest ? &other : NULL, &amax);
     if (!s->kept)
         keep(p, (struct made){.of = s->o, .layer = layer, .is_amax = true, .refill = i->refill, .use = *u, .q = amax});
     return amax;
@@ -280,6 +326,27 @@ static struct quantise_attrs attrs_of(const struct pass *p, const struct instr *
         .tokens = u->chance && tokens,
         .stream = u->chance ? stream_of(p, i, s) : 0,
     };
+}
+
+/* Words of chance are counted by the tokens of the microbatch: which one each row is, where ranks of cp share them out,
+ * or else the first of a stretch, where ranks of tp do. */
+static void tell_tokens(const struct pass *p, const struct source *s, struct instr *q)
+{
+    const struct recipe_rule *rule = p->rule;
+    const int64_t n = s->o.view.n[0];
+    int64_t lo = 0, hi = n;
+    if (rule->axis[AXIS_TP].n_parts > 1 && s->type.on[AXIS_TP] == SPMD_S0)
+        region_split(rule->tokens, rule->axis[AXIS_TP].part, rule->axis[AXIS_TP].n_parts, &lo, &hi);
+    CHECK(hi - lo == n, "%lld rows of tokens [%lld, %lld)", (long long)n, (long long)lo, (long long)hi);
+    if (rule->slot_index < 0) {
+        edit_quantise(&q->at)->first_row = lo;
+        return;
+    }
+    q->in[2] = (struct operand){.view = {.dtype = DT_I32, .nd = 1, .n = {n}, .stride = 1},
+                                .place = OPERAND_SLOT,
+                                .slot = rule->slot_index,
+                                .offset = to_size(lo) * sizeof(int32_t)};
+    q->n_in = 3;
 }
 
 /* Columns [at, at + n) of an operand. */
@@ -310,11 +377,8 @@ static void emit_quantise(struct pass *p, const struct instr *i, const struct so
     if (s->rows.view.nd) {
         q->in[2] = s->rows;
         q->n_in = 3;
-    } else if (at->chance && at->tokens && p->rule->slot_index >= 0) {
-        q->in[2] = (struct operand){.view = {.dtype = DT_I32, .nd = 1, .n = {s->o.view.n[0]}, .stride = 1},
-                                    .place = OPERAND_SLOT,
-                                    .slot = p->rule->slot_index};
-        q->n_in = 3;
+    } else if (at->chance && at->tokens) {
+        tell_tokens(p, s, q);
     }
     q->out[0] = columns(&m->q, c.at, c.n);
     q->out[1] = m->descale;
@@ -374,8 +438,8 @@ static struct spmd_type dual(struct spmd_type t)
 }
 
 /* What each source has sent to each expert: DISPATCH's, of this phase if it was run again; place OPERAND_NONE: nothing
- * was dispatched. */
-static struct operand from_sources(const struct pass *p, const struct instr *i)
+ * was dispatched. *of_rank: how many sources a rank is. */
+static struct operand from_sources(const struct pass *p, const struct instr *i, int *of_rank)
 {
     const struct tape *t = p->l->t;
     tid rows = tape_tensor(t, t->nodes[i->node].in[2])->root;
@@ -386,15 +450,28 @@ static struct operand from_sources(const struct pass *p, const struct instr *i)
             if (c->p[k].op == OP_DISPATCH && c->p[k].kphase == KERNEL_FWD && t->nodes[c->p[k].node].out[1] == rows)
                 found = &c->p[k];
     }
+    *of_rank = found ? source_stretches(&at_dispatch(&found->at)->order) : 1;
     return found ? found->out[2] : (struct operand){.place = OPERAND_NONE};
+}
+
+/* Of a round: behind the sums over all of them. */
+static struct operand of_round(const struct instr *i)
+{
+    struct operand from = i->in[2];
+    from.view.n[0] -= 2;
+    from.offset += 2 * to_size(from.view.stride) * sizeof(int32_t);
+    return from;
 }
 
 /* A part is an expert where scales are those of earlier steps, else what it has of one microbatch. */
 static void make_parts(const struct pass *p, const struct instr *i, struct source *s, bool history)
 {
-    struct operand from = history ? (struct operand){.place = OPERAND_NONE} : from_sources(p, i);
+    struct operand from = {.place = OPERAND_NONE};
+    int of_rank = 1;
+    if (!history) from = i->in[2].view.nd == 2 ? of_round(i) : from_sources(p, i, &of_rank);
     s->experts = to_int(view_cols(&i->in[2].view));
     s->parts = p->rule->parts(p->rule->ctx, s->slot);
+    s->parts.together *= of_rank;
     if (s->which == OPERAND_W) {
         s->parts.each = s->o.view.n[0] / s->experts;
         return;

@@ -78,15 +78,17 @@ struct recipe_rule {
     int n_slots;
     struct axis_ranks axis[AXIS_N]; /* n_parts 0 or 1: nothing to agree on */
     bool experts_apart;             /* their rows are shared out over tp, and their columns over etp (parallel.h) */
-    bool fp32_scales;               /* BLOCK: not powers of two */
-    bool falls_back;                /* the product as it would be without is there, too (instr.when) */
+    bool experts_meet; /* and the rows of one microbatch, of all its ranks, come together where experts are */
+    bool fp32_scales;  /* BLOCK: not powers of two */
+    bool falls_back;   /* the product as it would be without is there, too (instr.when) */
     /* Scales that follow from earlier steps: f32 by product and operand, RECIPE_OPERANDS numbers from that of the
      * weight's slot on. */
-    int slot_now;                                           /* the largest values of this step, so far */
-    int slot_told;                                          /* and what scales follow from */
-    int64_t (*number)(const void *ctx, int slot);           /* of the weight at a slot: its first number in the two */
-    const char *(*name)(const void *ctx, int slot);         /* whose words of chance it draws */
-    int (*params)(const void *ctx, int slot);               /* that lie in the weight at a slot */
+    int slot_now;                                   /* the largest values of this step, so far */
+    int slot_told;                                  /* and what scales follow from */
+    int64_t (*number)(const void *ctx, int slot);   /* of the weight at a slot: its first number in the two */
+    const char *(*name)(const void *ctx, int slot); /* whose words of chance it draws */
+    int (*params)(const void *ctx, int slot);       /* that lie in the weight at a slot */
+    int (*whole)(const void *ctx, int slot);        /* of products that are one on one rank: the slot of its weight */
     struct parts_attrs (*parts)(const void *ctx, int slot); /* of experts' rows, but for how many are from where */
     /* experts: of so many the weight is, whose columns are alike; 0: it is none */
     int (*cols)(const void *ctx, int slot, int experts, struct recipe_cols out[RECIPE_MOST_COLS]);
@@ -96,6 +98,7 @@ struct recipe_rule {
     int (*keep)(const void *ctx, int slot, enum kernel_phase direction, size_t values, size_t scales, size_t *at);
     int slot_kept;
     int slot_index; /* which row of the microbatch each row is; -1: rows are in order */
+    int64_t tokens; /* of a microbatch, on this rank of cp */
     const void *ctx;
 };
 

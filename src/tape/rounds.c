@@ -80,15 +80,31 @@ static struct depth_rule rule_of(const struct program *p, int wave)
     return rule;
 }
 
+/* Of a product whose scales follow from all rows that an expert has of one microbatch: how many ranks these are from.
+ */
+static int together_of(const struct program *p, int wave)
+{
+    int together = 0;
+    for (int i = 0; i < p->begin[PHASE_N]; i++) {
+        const struct instr *x = &p->code[i];
+        if (x->op != OP_GROUPED_SCALED || p->tape->nodes[x->node].wave != wave) continue;
+        const struct parts_attrs *parts = &at_grouped_scaled(&x->at)->parts;
+        if (parts->sources) together = parts->together ? parts->together : 1;
+    }
+    return together;
+}
+
 void lower_depth_rules(struct program *p)
 {
     for (int w = 0; w < p->tape->n_waves; w++) {
-        struct depth_rule rule = rule_of(p, w);
+        const int together = together_of(p, w);
+        struct depth_rule rule = together ? (struct depth_rule){0, 0} : rule_of(p, w);
         for (int i = 0; i < p->begin[PHASE_N]; i++) {
             struct instr *x = &p->code[i];
             if ((x->op != OP_DISPATCH && x->op != OP_COMBINE) || p->tape->nodes[x->node].wave != w) continue;
             edit_dispatch(&x->at)->slice = rule.most;
             edit_dispatch(&x->at)->slice_step = rule.step;
+            edit_dispatch(&x->at)->together = together;
         }
     }
 }

@@ -246,7 +246,8 @@ tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in,
     tid first = TID_NONE;
     for (int i = 0; i < row->n_out; i++) {
         tid o;
-        if (i == 0 && op == OP_ROTARY) { /* the one operation whose output must be its input's memory */
+        bool onto = op == OP_ROTARY || op == OP_EXPERT_BIAS || (op == OP_ADD && at_dropout(&d.at)->onto);
+        if (i == 0 && onto) { /* the output must be its input's memory */
             o = view_push(t, in[0], 0, tensor_rows(&t->tensors[in[0]]), 0, tensor_cols(&t->tensors[in[0]]), NULL);
         } else {
             o = tensor_push(t)->root;
@@ -350,11 +351,26 @@ void tape_recompute_begin(struct tape *t, uint64_t again)
     t->segments[t->open_segment].again = again;
 }
 
+/* Backward of a loss runs in forward, when there is no place yet for the gradient that goes to the stage before. */
+static void loss_check(struct tape *t, const struct segment *s)
+{
+    for (int i = s->first; i < t->n_nodes && !t->err.code && t->stage_in >= 0; i++)
+        for (int k = 0; k < t->nodes[i].n_in; k++) {
+            tid in = t->nodes[i].in[k];
+            if (in < 0 || t->tensors[in].root != t->stage_in) continue;
+            record_fail(t, t->nodes[i].op, t->tensors[t->nodes[i].out[0]].name,
+                        "the stage's input itself in a segment of the loss (record an operation between)", in, -1);
+            return;
+        }
+}
+
 void tape_segment_end(struct tape *t)
 {
     CHECK(t->open_segment >= 0, "no segment is open");
-    t->segments[t->open_segment].end = t->n_nodes;
+    struct segment *s = &t->segments[t->open_segment];
+    s->end = t->n_nodes;
     t->open_segment = -1;
+    if (s->kind == SEGMENT_LOSS) loss_check(t, s);
 }
 
 void tape_waves_begin(struct tape *t)

@@ -9,7 +9,7 @@
  *   1. A tensor is produced by one node, or is external: a slot that the caller binds when running (parameters,
  *      inputs, constants, caches).
  *   2. A view names columns or rows of another tensor; a view of a view is a view of the root.
- *   3. In-place operations (ROTARY) make their output an alias of their input.
+ *   3. In-place operations (ROTARY, ADD onto) make their output an alias of their input.
  *   4. Errors of shape or type are found here, with the operation, the tensor and the axis in the text. They are
  *      the model's fault, not the user's: the first one sticks, later calls do nothing, tape_status() tells.
  * Order: Same(mesh): every rank of a stage records the same tape. Floors 0-2.
@@ -71,7 +71,8 @@ struct wave {
 
 /* RECOMPUTE: what the operations `again` put out is not kept from forward; backward computes it once more from what is
  * kept, before it reads it. LOSS: backward of these nodes runs inside
- * forward, at once (the loss is a root: its gradient is a known constant), so that logits live for one chunk. */
+ * forward, at once (the loss is a root: its gradient is a known constant), so that logits live for one chunk. None of
+ * them reads the stage's input itself. */
 enum segment_kind { SEGMENT_RECOMPUTE, SEGMENT_LOSS };
 struct segment {
     enum segment_kind kind;
@@ -94,6 +95,7 @@ struct tape {
     int n_waves, room_waves;
     int open_wave; /* -1 none */
     bool aside;
+    bool same_rows;          /* products and cached attention recorded now have it (kernel/attrs.h) */
     int n_changes;           /* of mesh type, recorded so far (parallel/) */
     int layer;               /* label given to nodes recorded now */
     tid stage_in, stage_out; /* TID_NONE: the model begins, ends here */
@@ -161,20 +163,37 @@ tid op_linear(struct tape *t, tid x_TK, tid w_NK, tid bias_N, const char *name);
 /* A product that is a part of a sum over ranks: one of them adds the bias, bias_off on the others. */
 tid op_linear_partial(struct tape *t, tid x_TK, tid w_NK, tid bias_N, bool bias_off, const char *name);
 tid op_rmsnorm(struct tape *t, tid x_TD, tid w_D, float eps, const char *name);
+/* The same, or of each of a.heads heads (headnorm). */
+tid op_norm(struct tape *t, tid x_TD, tid w_D, struct norm_attrs a, const char *name);
+/* The norm of rows whose columns lie on several ranks, in two halves: what is summed over them, and the rest. */
+tid op_squares(struct tape *t, tid x_TN, const char *name);
+tid op_norm_by(struct tape *t, tid x_TN, tid s_T1, tid w_N, struct norm_attrs a, const char *name);
 tid op_layernorm(struct tape *t, tid x_TD, tid w_D, tid b_D, float eps, const char *name);
 tid op_rotary(struct tape *t, tid x, tid pos_T, tid table_PA, struct rotary_attrs a, const char *name);
 /* a.scale 0: 1 / sqrt(head_dim), which attention_scale returns. */
-tid op_attention(struct tape *t, tid q, tid k, tid v, tid doc_T, struct attention_attrs a, const char *name);
-tid op_attention_cached(struct tape *t, tid q, tid k, tid v, tid pos_T, tid cache_k, tid cache_v,
+/* doc_T, sink_H: TID_NONE: there are none. */
+tid op_attention(struct tape *t, tid q, tid k, tid v, tid doc_T, tid sink_H, struct attention_attrs a,
+                 const char *name);
+tid op_attention_cached(struct tape *t, tid q, tid k, tid v, tid runs_SX, tid cache_k, tid cache_v, tid sink_H,
                         struct attention_attrs a, const char *name);
 float attention_scale(const struct attention_attrs *a);
 tid op_act(struct tape *t, tid x, enum act_kind kind, const char *name);
+tid op_act_limited(struct tape *t, tid x, enum act_kind kind, float limit, const char *name);
+tid op_cap(struct tape *t, tid x, float cap, const char *name); /* cap tanh(x / cap) */
 /* index_T: which token of the microbatch each row is; TID_NONE: rows are tokens in order. Read by dropout only. */
 tid op_add(struct tape *t, tid a, tid b, float dropout, uint64_t stream, tid index_T, const char *name);
+/* a becomes a + times b, where it lies; it may be columns of a wider tensor, which nobody has read yet. */
+tid op_add_onto(struct tape *t, tid a, tid b, float times, const char *name);
 tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, tid index_T, const char *name);
 /* The sums {nats, trained tokens} are added into the f64[2] bound at stat_slot. */
 tid op_xent(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
+/* The same, its gradient multiplied by `times`; 0: it is not. */
+tid op_xent_times(struct tape *t, tid logits_TV, tid target_T, float times, int stat_slot, const char *name);
 /* And, third, the tokens whose target has the largest logit: f64[3]. */
+/* With v.each: the nats of each token lie behind the sums, and rows of the gradient are multiplied by factor_T.
+ * stats_N3: as op_xent_join, where v.n_parts. */
+tid op_xent_each(struct tape *t, tid logits_TV, tid target_T, tid stats_N3, tid factor_T, struct vocab_attrs v,
+                 int stat_slot, const char *name);
 tid op_xent_right(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
 /* The same where logits are columns [first, first + V') of `whole`, on one of n_parts ranks: statistics of the part,
  * then the loss from everybody's, collected one part after the other. */
@@ -190,11 +209,27 @@ tid op_permute(struct tape *t, tid x_TD, tid pick_Nk, struct permute_attrs a, co
 tid op_unpermute(struct tape *t, tid y_UD, tid gate_Tk, tid row_Tk, int top_k, const char *name);
 /* expected: rows that hold tokens when the choice is even, for counting; 0: all. */
 tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, int64_t expected, const char *name);
+tid op_expert_bias(struct tape *t, tid x_UN, tid b, tid rows_E, bool bias_off, const char *name); /* onto x */
 tid op_mla_kv(struct tape *t, tid kv, tid rope, struct mla_kv_attrs a, const char *name);
+tid op_join(struct tape *t, tid x_TD, tid y_TE, const char *name);
 tid op_trim(struct tape *t, tid x, struct trim_attrs a, const char *name);
 /* to: of the patches. Then come the places, then the kinds. */
 tid op_patches(struct tape *t, tid pixels, struct patches_attrs a, enum dtype to, const char *name);
 tid op_pool(struct tape *t, tid x_TD, struct pool_attrs a, const char *name);
+tid op_insert(struct tape *t, tid x_TD, tid at_T, tid rows_RD, struct insert_attrs a, const char *name);
+/* State spaces; b_C, doc_W, halo, before, w: TID_NONE where there is none. */
+tid op_conv(struct tape *t, tid x_TC, tid w_CK, tid b_C, tid doc_W, tid halo, struct conv_attrs a, const char *name);
+tid op_times(struct tape *t, tid dt_TH, tid decay_H, tid bias_H, struct times_attrs a, const char *name);
+tid op_scan(struct tape *t, tid x, tid bc, tid s, tid skip_H, tid doc_W, tid before, struct scan_attrs a,
+            const char *name);
+tid op_scan_end(struct tape *t, tid x, tid bc, tid s, tid doc_W, struct scan_attrs a, const char *name);
+tid op_gated_norm(struct tape *t, tid y, tid z, tid w, struct norm_attrs a, const char *name);
+tid op_tails(struct tape *t, tid x, struct halo_attrs a, const char *name);
+tid op_halo(struct tape *t, tid tails, struct halo_attrs a, const char *name);
+tid op_carry(struct tape *t, tid ends, struct carry_attrs a, const char *name);
+tid op_conv_cached(struct tape *t, tid x, tid w, tid b, tid runs_SX, tid cache, const char *name);
+tid op_scan_cached(struct tape *t, tid x, tid bc, tid s, tid runs_SX, tid cache, tid skip_H, struct scan_attrs a,
+                   const char *name);
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name);
 
 #endif

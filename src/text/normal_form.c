@@ -25,6 +25,9 @@ struct group {
     int32_t *codes; /* [2 * GROUP]: the group, and room to order it in; NULL until it is needed */
     int n;
     int32_t first[DECOMPOSED_MAX]; /* the group while it is short: no memory is asked for ordinary text */
+    normal_form_told_fn *told;     /* NULL: nobody asks (any more) */
+    void *arg;
+    signed char *changes; /* [GROUP], of the group's codes, while somebody asks */
 };
 
 static bool composes(enum normal_form f) { return f == NORMAL_NFC || f == NORMAL_NFKC; }
@@ -37,8 +40,8 @@ static void put(struct str *out, int32_t code)
     str_add(out, utf8, (size_t)utf8_put(utf8, (uint32_t)code));
 }
 
-/* Orders every run of marks by class, equal ones as they came. */
-static void order_marks(int32_t *c, int n, int32_t *scratch)
+/* Orders every run of marks by class, equal ones as they came; `changes`, where they are kept, with them. */
+static void order_marks(int32_t *c, int n, int32_t *scratch, signed char *changes)
 {
     for (int from = 0; from < n;) {
         int to = from, count[257] = {0};
@@ -49,11 +52,61 @@ static void order_marks(int32_t *c, int n, int32_t *scratch)
         }
         if (!ordered) {
             for (int k = 1; k < 257; k++) count[k] += count[k - 1];
-            for (int i = from; i < to; i++) scratch[count[class_of(c[i])]++] = c[i];
+            signed char moved[GROUP];
+            for (int i = from; i < to; i++) {
+                int place = count[class_of(c[i])]++;
+                scratch[place] = c[i];
+                if (changes) moved[place] = changes[i];
+            }
+            if (changes) memcpy(changes + from, moved, (size_t)(to - from));
             memcpy(c + from, scratch, (size_t)(to - from) * sizeof *c);
         }
         from = to > from ? to : from + 1;
     }
+}
+
+static void tell(struct group *g, int change)
+{
+    if (g->told && !g->told(g->arg, change)) g->told = NULL;
+}
+
+/* What two code points become together; -1: nothing. */
+static int32_t pair(int32_t a, int32_t b)
+{
+    int32_t both[2] = {a, b};
+    utf8proc_option_t options = (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    return utf8proc_normalize_utf32(both, 2, options) == 1 ? both[0] : -1;
+}
+
+/* Composes c[0..n), which is ordered, only to tell of what comes out: a code point that is taken into the starter
+ * before it counts with that one. */
+static void tell_composed(struct group *g, const int32_t *c)
+{
+    int starter = -1, last_class = -1, change = 0; /* last_class: of the last mark that stays between; -1: none */
+    int32_t code = 0;
+    signed char stay[GROUP];
+    int n_stay = 0;
+    for (int i = 0; i < g->n; i++) {
+        int k = class_of(c[i]);
+        int32_t both = starter >= 0 && last_class < (last_class < 0 ? 1 : k) ? pair(code, c[i]) : -1;
+        if (both >= 0) {
+            code = both;
+            change += g->changes[i] - 1;
+        } else if (k == 0) {
+            if (starter >= 0) tell(g, change);
+            for (int m = 0; m < n_stay; m++) tell(g, stay[m]);
+            n_stay = 0;
+            starter = i;
+            code = c[i];
+            change = g->changes[i];
+            last_class = -1;
+        } else {
+            stay[n_stay++] = g->changes[i];
+            last_class = k;
+        }
+    }
+    if (starter >= 0) tell(g, change);
+    for (int m = 0; m < n_stay; m++) tell(g, stay[m]);
 }
 
 static void flush(struct group *g)
@@ -61,7 +114,11 @@ static void flush(struct group *g)
     int32_t *c = g->codes ? g->codes : g->first;
     if (g->n > 1) {
         int32_t few[DECOMPOSED_MAX];
-        order_marks(c, g->n, g->codes ? g->codes + GROUP : few);
+        order_marks(c, g->n, g->codes ? g->codes + GROUP : few, g->told ? g->changes : NULL);
+    }
+    if (g->told && composes(g->form)) tell_composed(g, c);
+    for (int i = 0; i < g->n && !composes(g->form); i++) tell(g, g->told ? g->changes[i] : 0);
+    if (g->n > 1) {
         utf8proc_option_t options = (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
         if (composes(g->form)) g->n = (int)utf8proc_normalize_utf32(c, g->n, options);
         CHECK(g->n >= 0, "libutf8proc: %s", utf8proc_errmsg(g->n));
@@ -77,6 +134,7 @@ static void add(struct group *g, const int32_t *codes, int n)
         memcpy(g->codes, g->first, (size_t)g->n * sizeof *g->codes);
     }
     memcpy((g->codes ? g->codes : g->first) + g->n, codes, (size_t)n * sizeof *codes);
+    for (int i = 0; i < n && g->told; i++) g->changes[g->n + i] = i > 0;
     g->n += n;
 }
 
@@ -100,27 +158,20 @@ static int decompose(enum normal_form form, uint32_t code, int32_t out[DECOMPOSE
     return (int)n;
 }
 
-/* ASCII at p[0..n): how much of it there is. */
-static size_t ascii_run(const unsigned char *p, size_t n)
+size_t normal_form_part_told(struct str *out, enum normal_form form, const unsigned char *p, size_t n, bool final,
+                             normal_form_told_fn *told, void *arg)
 {
-    size_t i = 0;
-    uint64_t word;
-    while (i + 8 <= n && (memcpy(&word, p + i, 8), (word & 0x8080808080808080u) == 0)) i += 8;
-    while (i < n && p[i] < 0x80) i++;
-    return i;
-}
-
-size_t normal_form_part(struct str *out, enum normal_form form, const unsigned char *p, size_t n, bool final)
-{
-    struct group g = {.form = form, .out = out};
+    struct group g = {.form = form, .out = out, .told = told, .arg = arg};
+    if (told) g.changes = xmalloc(GROUP);
     size_t group_at = 0, at = 0; /* the group in work begins at p[group_at] */
     while (at < n) {
         int32_t codes[DECOMPOSED_MAX];
         int len = 1, k = 1;
-        size_t ascii = ascii_run(p + at, n - at);
+        size_t ascii = utf8_ascii(p + at, n - at);
         if (ascii) {
             flush(&g);
             str_add(out, p + at, ascii - 1);
+            for (size_t i = 0; i + 1 < ascii && g.told; i++) tell(&g, 0);
             at += ascii - 1;
             codes[0] = p[at];
         } else {
@@ -128,6 +179,7 @@ size_t normal_form_part(struct str *out, enum normal_form form, const unsigned c
             if (unicode_in(LEGACY_YOUNG, code)) {
                 flush(&g);
                 str_add(out, p + at, (size_t)len);
+                tell(&g, 0);
                 group_at = at += (size_t)len;
                 continue;
             }
@@ -144,7 +196,13 @@ size_t normal_form_part(struct str *out, enum normal_form form, const unsigned c
         group_at = n;
     }
     xfree(g.codes);
+    xfree(g.changes);
     return group_at;
+}
+
+size_t normal_form_part(struct str *out, enum normal_form form, const unsigned char *p, size_t n, bool final)
+{
+    return normal_form_part_told(out, form, p, n, final, NULL, NULL);
 }
 
 void normal_form(struct str *out, enum normal_form form, const unsigned char *p, size_t n)

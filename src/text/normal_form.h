@@ -31,6 +31,12 @@ void normal_form(struct str *out, enum normal_form form, const unsigned char *p,
  * are done; the caller brings the rest again, with more behind it. */
 size_t normal_form_part(struct str *out, enum normal_form form, const unsigned char *p, size_t n, bool final);
 
+/* The same, and tells of the characters of the result how the reference counts them: change 0 is one for one of the
+ * text, 1 one more than the text had, -n one in place of 1 + n. Ends with the first call that returns false. */
+typedef bool normal_form_told_fn(void *arg, int change);
+size_t normal_form_part_told(struct str *out, enum normal_form form, const unsigned char *p, size_t n, bool final,
+                             normal_form_told_fn *told, void *arg);
+
 /* Where the first extended grapheme cluster ("what a reader takes for one character") of the valid UTF-8 p[0..n), n >
  * 0, ends. Unless `final`, 0: text after p[n) may belong to it. Longer ones are taken to end after GRAPHEME_MAX bytes.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* utf8.c: validation by the ranges of the second byte.
  *
- * Text is mostly ASCII, so a run is walked eight bytes at a time while no byte has its top bit set; the rest is
+ * Text is mostly ASCII, so a run is walked 32 bytes at a time while no byte has its top bit set; the rest is
  * decided by one table row per lead byte: length and the legal range of the second byte (RFC 3629, section 4).
  * A vectorised validator was not needed: this is already far faster than what comes after it.
  */
@@ -42,14 +42,22 @@ int utf8_char(const unsigned char *p, size_t n)
     return len;
 }
 
+size_t utf8_ascii(const unsigned char *p, size_t n)
+{
+    size_t at = 0;
+    uint64_t w[4];
+    while (at + 32 <= n && (memcpy(w, p + at, 32), ((w[0] | w[1] | w[2] | w[3]) & 0x8080808080808080u) == 0)) at += 32;
+    while (at + 8 <= n && (memcpy(w, p + at, 8), (w[0] & 0x8080808080808080u) == 0)) at += 8;
+    while (at < n && p[at] < 0x80) at++;
+    return at;
+}
+
 size_t utf8_run(const unsigned char *p, size_t n)
 {
     size_t at = 0;
     while (at < n) {
         if (p[at] < 0x80) {
-            uint64_t word;
-            while (at + 8 <= n && (memcpy(&word, p + at, 8), (word & 0x8080808080808080u) == 0)) at += 8;
-            while (at < n && p[at] < 0x80) at++;
+            at += utf8_ascii(p + at, n - at);
             continue;
         }
         int len = utf8_char(p + at, n - at);

@@ -18,6 +18,9 @@ int utf8_char(const unsigned char *p, size_t n);
 /* The longest prefix of p[0..n) that is valid UTF-8 and ends with a whole character, in bytes. */
 size_t utf8_run(const unsigned char *p, size_t n);
 
+/* How many bytes of ASCII p[0..n) begins with. */
+size_t utf8_ascii(const unsigned char *p, size_t n);
+
 /* Bytes of the white space character (Unicode property White_Space) at p[0..n), 0 when it is none. */
 int utf8_space(const unsigned char *p, size_t n);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* added.c: leftmost-longest search for a few hundred words.
  *
- * Tokens are sorted by first byte. A position is looked at only when its byte begins some token, and then the bytes
- * that all tokens with that beginning share ("<|" for most vocabularies) are compared once before the tokens
+ * Tokens are sorted by first byte. A position is looked at only when its byte and the next begin some token, and then
+ * the bytes that all tokens with that beginning share ("<|" for most vocabularies) are compared once before the tokens
  * themselves. When all tokens begin alike, memchr does the walking. A general multi-pattern automaton was not
  * worth it: candidates are rare in real text.
  */
@@ -49,6 +49,10 @@ void added_finish(struct added *a)
             common = same;
             if (t->n > a->longest) a->longest = t->n;
             if (t->strip_before) a->any_strips_before = true;
+            for (int second = t->n > 1 ? (unsigned char)t->text[1] : 0; second < 256; second++) {
+                a->pairs[c][second / 64] |= (uint64_t)1 << second % 64;
+                if (t->n > 1) break;
+            }
         }
         a->common[c] = (uint16_t)(common < UINT16_MAX ? common : UINT16_MAX);
     }
@@ -97,6 +101,7 @@ const struct added_token *added_find(const struct added *a, const unsigned char 
     for (size_t i = from; a->n && i < end; i++) {
         i = next_candidate(a, p, i, end);
         if (i == end) break;
+        if (i + 1 < n && !(a->pairs[p[i]][p[i + 1] / 64] >> p[i + 1] % 64 & 1)) continue;
         size_t common = a->common[p[i]];
         if (n - i < common || memcmp(p + i, a->tokens[a->first[p[i]]].text, common)) continue;
         for (int k = a->first[p[i]]; k < a->first[p[i] + 1]; k++) {

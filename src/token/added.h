@@ -29,8 +29,9 @@ struct added {
     int n, room;
     size_t longest;
     bool any_strips_before;
-    int32_t first[257];   /* tokens[first[c] .. first[c + 1]) begin with byte c */
-    uint16_t common[256]; /* bytes that all tokens beginning with c have in common */
+    int32_t first[257];     /* tokens[first[c] .. first[c + 1]) begin with byte c */
+    uint16_t common[256];   /* bytes that all tokens beginning with c have in common */
+    uint64_t pairs[256][4]; /* some token begins with these two bytes, or is the first alone */
 };
 
 void added_put(struct added *a, const struct added_token *t); /* copies text */

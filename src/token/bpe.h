@@ -4,8 +4,8 @@
  * A piece starts as its bytes; of all neighbouring pairs that have a rule, the one of the lowest rank (leftmost on a
  * tie) is replaced by its product, until none is left. Exactly the reference's result, in the same order.
  *
- * Includes: base, tokens.h. Order: Local; struct bpe is read-only once filled and shared, a bpe_work belongs to
- * one thread.
+ * Includes: base, tokens.h, piece_hash.h. Order: Local; struct bpe is read-only once filled and shared, a bpe_work
+ * belongs to one thread.
  */
 #ifndef TUTTI_TOKEN_BPE_H
 #define TUTTI_TOKEN_BPE_H
@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "token/piece_hash.h"
 #include "token/tokens.h"
 
 /* Bytes of a token -> its id. */
@@ -37,9 +38,11 @@ struct bpe_rule {
     int32_t left, right; /* left < 0: empty slot */
     int32_t rank, product;
 };
+enum { BPE_MAYBE_BITS = 18 };
 struct bpe {
     struct bpe_rule *rules; /* hash table over (left, right) */
     uint64_t mask;
+    uint64_t *maybe; /* a bit for each hash, 32 KiB: 0: no rule. Most pairs have none, and this stays in the cache */
     int32_t byte_id[256];
     const struct piece_map *whole; /* "ignore_merges": a piece that is a token stays whole; NULL: off */
 };
@@ -47,7 +50,19 @@ void bpe_init(struct bpe *b, int64_t n_rules);
 void bpe_fini(struct bpe *b);
 /* A pair given twice keeps the later rank, as the reference does. */
 void bpe_put(struct bpe *b, int32_t left, int32_t right, int32_t rank, int32_t product);
-const struct bpe_rule *bpe_get(const struct bpe *b, int32_t left, int32_t right); /* NULL: no rule */
+static inline uint64_t bpe_hash(int32_t left, int32_t right)
+{
+    return piece_mix(0, (uint64_t)(uint32_t)left << 32 | (uint32_t)right);
+}
+/* NULL: no rule. */
+static inline const struct bpe_rule *bpe_get(const struct bpe *b, int32_t left, int32_t right)
+{
+    uint64_t h = bpe_hash(left, right), bit = h >> (64 - BPE_MAYBE_BITS);
+    if (!(b->maybe[bit / 64] >> bit % 64 & 1)) return NULL;
+    for (uint64_t at = h & b->mask; b->rules[at].left >= 0; at = (at + 1) & b->mask)
+        if (b->rules[at].left == left && b->rules[at].right == right) return &b->rules[at];
+    return NULL;
+}
 
 struct bpe_work; /* a cache of short pieces and room for merging; serves one struct bpe */
 struct bpe_work *bpe_work_new(void);

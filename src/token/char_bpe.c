@@ -21,13 +21,7 @@
 
 enum { PLAIN = 0x10000 };
 
-/* -- pairs of characters that some rule joins ------------------------------------------------------------------- */
-
-struct joins {
-    uint64_t *slots; /* left << 32 | right, plus 1; 0: empty */
-    uint64_t mask, n;
-    const struct char_bpe *bpe;
-};
+/* -- joins ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t *join_slot(const struct joins *j, uint64_t key)
 {
@@ -40,12 +34,12 @@ static void join_put(struct joins *j, uint32_t left, uint32_t right)
 {
     uint64_t key = (uint64_t)left << 32 | right, *slot;
     if (2 * (j->n + 1) > j->mask) {
-        struct joins more = {.mask = j->mask ? 2 * j->mask + 1 : 1023, .n = j->n, .bpe = j->bpe};
-        more.slots = xcalloc(more.mask + 1, sizeof *more.slots);
-        for (uint64_t i = 0; j->slots && i <= j->mask; i++)
-            if (j->slots[i]) *join_slot(&more, j->slots[i] - 1) = j->slots[i];
-        xfree(j->slots);
-        *j = more;
+        uint64_t *old = j->slots, old_n = old ? j->mask + 1 : 0;
+        j->mask = old ? 2 * j->mask + 1 : 1023;
+        j->slots = xcalloc(j->mask + 1, sizeof *j->slots);
+        for (uint64_t i = 0; i < old_n; i++)
+            if (old[i]) *join_slot(j, old[i] - 1) = old[i];
+        xfree(old);
     }
     slot = join_slot(j, key);
     j->n += *slot == 0;
@@ -59,7 +53,7 @@ static int32_t token_of(const struct char_bpe *b, uint32_t code)
     return piece_map_get(b->ids, utf8, (size_t)utf8_put(utf8, code));
 }
 
-bool joins_never(const struct joins *j, uint32_t left, uint32_t right)
+bool joins_never_looked_up(const struct joins *j, uint32_t left, uint32_t right)
 {
     return !*join_slot(j, (uint64_t)left << 32 | right) && token_of(j->bpe, right) >= 0;
 }
@@ -131,7 +125,11 @@ void char_bpe_start(struct char_bpe *b, int64_t n_rules)
 
 void char_bpe_finish(struct char_bpe *b)
 {
-    if (b->joins && !b->joins->n) drop_joins(b);
+    struct joins *j = b->joins;
+    if (j && !j->n) drop_joins(b);
+    for (uint32_t left = 0; b->joins && left < 128; left++)
+        for (uint32_t right = 0; right < 128; right++)
+            if (joins_never_looked_up(j, left, right)) j->ascii[left][right / 64] |= (uint64_t)1 << right % 64;
 }
 
 /* -- encoding ------------------------------------------------------------------------------------------------ */
@@ -139,6 +137,7 @@ void char_bpe_finish(struct char_bpe *b)
 struct char_bpe_work {
     struct token_cache *cache;
     struct merger merger;
+    struct tokens symbols; /* of one piece */
     struct str key;
 };
 
@@ -154,6 +153,7 @@ void char_bpe_work_free(struct char_bpe_work *w)
     if (!w) return;
     token_cache_free(w->cache);
     merger_fini(&w->merger);
+    tokens_free(&w->symbols);
     str_free(&w->key);
     xfree(w);
 }
@@ -189,7 +189,7 @@ static bool add_bytes(const struct char_bpe *b, struct char_bpe_work *w, const u
             for (size_t k = 0; k < parts[i].n; k++) {
                 int32_t id = b->byte_token[parts[i].p[k]];
                 if (id < 0) return false;
-                if (pass) merger_add(&w->merger, id);
+                if (pass) tokens_push(&w->symbols, id);
             }
     return true;
 }
@@ -199,7 +199,7 @@ static bool add_bytes(const struct char_bpe *b, struct char_bpe_work *w, const u
 static void read_symbols(const struct char_bpe *b, struct char_bpe_work *w, const unsigned char *p, size_t n)
 {
     int unknown = 0;
-    merger_clear(&w->merger);
+    w->symbols.n = 0;
     for (size_t at = 0, len; at < n; at += len) {
         int bytes;
         (void)utf8_code(p + at, &bytes);
@@ -207,15 +207,15 @@ static void read_symbols(const struct char_bpe *b, struct char_bpe_work *w, cons
         bool first = at == 0, last = at + len == n;
         int32_t id = token_at(b, w, p + at, len, first, last);
         if (id >= 0) {
-            if (unknown) merger_add(&w->merger, b->unknown);
+            if (unknown) tokens_push(&w->symbols, b->unknown);
             unknown = 0;
-            merger_add(&w->merger, id);
+            tokens_push(&w->symbols, id);
         } else if (!(b->fallback && add_bytes(b, w, p + at, len, first, last)) && b->unknown >= 0) {
-            if (unknown && !b->fuse_unknown) merger_add(&w->merger, b->unknown);
+            if (unknown && !b->fuse_unknown) tokens_push(&w->symbols, b->unknown);
             unknown = 1;
         }
     }
-    if (unknown) merger_add(&w->merger, b->unknown);
+    if (unknown) tokens_push(&w->symbols, b->unknown);
 }
 
 void char_bpe_encode(const struct char_bpe *b, struct char_bpe_work *w, const unsigned char *p, size_t n,
@@ -225,6 +225,10 @@ void char_bpe_encode(const struct char_bpe *b, struct char_bpe_work *w, const un
         if (b->byte_token[p[0]] >= 0) tokens_push(out, b->byte_token[p[0]]);
         return;
     }
+    if (n == 1 && !b->prefix.n && !b->suffix.n && b->plain[p[0]] >= 0) {
+        tokens_push(out, b->plain[p[0]]);
+        return;
+    }
     if (token_cache_get(w->cache, p, n, out)) return;
     int64_t before = out->n;
     int32_t whole = b->whole ? piece_map_get(b->ids, p, n) : -1;
@@ -232,8 +236,7 @@ void char_bpe_encode(const struct char_bpe *b, struct char_bpe_work *w, const un
         tokens_push(out, whole);
     } else {
         read_symbols(b, w, p, n);
-        merger_run(&w->merger, &b->rules);
-        merger_put(&w->merger, out);
+        merge_symbols(&b->rules, &w->merger, w->symbols.ids, (size_t)w->symbols.n, out);
     }
     token_cache_put(w->cache, p, n, out->ids + before, out->n - before);
 }

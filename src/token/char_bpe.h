@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "token/bpe.h"
 
-struct joins;
+struct joins; /* below */
 
 struct char_bpe {
     const struct piece_map *ids; /* text -> id; borrowed */
@@ -34,9 +34,21 @@ const char *char_bpe_put(struct char_bpe *b, const char *left, size_t left_n, co
 /* All rules are there. */
 void char_bpe_finish(struct char_bpe *b);
 
+/* Pairs of characters that some rule joins. */
+struct joins {
+    uint64_t *slots; /* left << 32 | right, plus 1; 0: empty */
+    uint64_t mask, n;
+    const struct char_bpe *bpe;
+    uint64_t ascii[128][2]; /* of ASCII characters, what joins_never says: bit `right` of row `left` */
+};
+bool joins_never_looked_up(const struct joins *j, uint32_t left, uint32_t right);
 /* No merge joins something that ends with `left` to something that begins with `right`, and `right` is a token: text
  * may be cut between them without changing the ids. */
-bool joins_never(const struct joins *j, uint32_t left, uint32_t right);
+static inline bool joins_never(const struct joins *j, uint32_t left, uint32_t right)
+{
+    if (left < 128 && right < 128) return j->ascii[left][right / 64] >> right % 64 & 1;
+    return joins_never_looked_up(j, left, right);
+}
 
 struct char_bpe_work;
 struct char_bpe_work *char_bpe_work_new(void);

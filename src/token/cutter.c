@@ -44,7 +44,7 @@ struct cutter {
     struct pass raw, left; /* of the document; of a sentence */
     bool sentence_begins;  /* nothing of the current sentence was looked at yet */
     bool text_begins;      /* nothing of the current text has been cut yet */
-    bool first;            /* and what was cut of the document so far is nothing either */
+    int64_t origin;        /* so many characters from `at` on come from where the document begins */
     /* With a normalizer: */
     struct normalizer_run *normalizer;
     struct cutter *inner;
@@ -67,7 +67,8 @@ static void begin_document(struct cutter *c)
     c->at = c->n = 1;
     pass_begin(&c->raw, 1);
     pass_begin(&c->left, 1);
-    c->sentence_begins = c->text_begins = c->first = true;
+    c->sentence_begins = c->text_begins = true;
+    c->origin = 1;
     c->sentence_open = false;
     c->n_held = 0;
 }
@@ -185,6 +186,13 @@ static void pass_over(struct pass *s, const struct hit *h)
     s->strips = h->t->strip_after;
 }
 
+/* What is before buf[to) is decided. */
+static void pass_to(struct cutter *c, size_t to)
+{
+    for (; c->origin && c->at < to; c->at++) c->origin -= (c->buf[c->at] & 0xC0) != 0x80;
+    c->at = to;
+}
+
 /* -- text --------------------------------------------------------------------------------------------------- */
 
 /* Cuts buf[at..end), a text or the beginning of one; moves `at` over what is decided. */
@@ -198,22 +206,26 @@ static int cut_text(struct cutter *c, size_t end, bool final, struct err *e)
                        "it whole; cut the text into documents",
                        SPLIT_TEXT_MAX >> 20);
     }
-    if (c->text_begins) split_begin(c->split, c->first);
-    if (c->text_begins && c->rules->prefix_space && c->buf[c->at] != ' ') c->buf[--c->at] = ' ';
+    if (c->text_begins) split_begin(c->split);
+    if (c->text_begins && c->rules->prefix_space && c->buf[c->at] != ' ') {
+        c->buf[--c->at] = ' ';
+        c->origin += c->origin > 0;
+    }
     c->text_begins = false;
     while (c->at < end) {
         const unsigned char *p = c->buf + c->at;
         size_t n = end - c->at, valid = utf8_run(p, n), used;
         int next = valid < n ? utf8_char(p + valid, n - valid) : -1;
         bool ends_here = next == 0 || final; /* a bad byte follows, or nothing: what follows is not part of this run */
+        split_origin(c->split, c->origin);
         int code = split_run(c->rules->split, c->split, p, valid, ends_here, c->sink.piece, c->sink.arg, &used, e);
-        c->at += used;
+        pass_to(c, c->at + used);
         if (code || used < valid) return code;
         if (valid == n) return OK;
         if (next < 0 && !final) return OK;
         split_goes_on(c->split);
         c->sink.piece(c->sink.arg, c->buf + c->at, 1);
-        c->at++;
+        pass_to(c, c->at + 1);
     }
     return OK;
 }
@@ -223,14 +235,13 @@ static int cut_sentence(struct cutter *c, size_t end, bool final, struct err *e)
 {
     for (;;) {
         struct hit h = pass_next(&c->left, c->buf, end, final);
-        if (c->text_begins) c->at = c->left.from;
+        if (c->text_begins) pass_to(c, c->left.from);
         int code = cut_text(c, h.end, h.t || final, e);
         if (code || !h.t) return code;
         c->sink.token(c->sink.arg, h.t->id);
         pass_over(&c->left, &h);
-        c->at = h.stop;
+        pass_to(c, h.stop);
         c->text_begins = true;
-        c->first = false;
     }
 }
 
@@ -239,12 +250,14 @@ static int cut_normalised(struct cutter *c, size_t end, bool final, struct err *
 {
     if (end == c->at && !(final && c->sentence_open)) return OK;
     str_clear(&c->normal);
-    if (!c->sentence_open) normalizer_begin(c->normalizer);
+    if (!c->sentence_open) {
+        normalizer_begin(c->normalizer, c->origin > 0);
+        c->inner->origin = 0;
+    }
     int code = normalizer_feed(c->normalizer, c->buf + c->at, end - c->at, final, &c->normal, e);
-    if (!c->sentence_open || normalizer_moved(c->normalizer))
-        c->inner->first = c->first && !normalizer_moved(c->normalizer);
+    c->inner->origin += normalizer_origin(c->normalizer);
     c->sentence_open = !final;
-    c->at = end;
+    pass_to(c, end);
     pass_begin(&c->left, end);
     if (!code) code = cutter_feed(c->inner, str_text(&c->normal), c->normal.n, e);
     if (!code && final) code = cutter_end(c->inner, e);
@@ -256,7 +269,7 @@ static int cut(struct cutter *c, bool final, struct err *e)
     for (;;) {
         struct hit h = pass_next(&c->raw, c->buf, c->n, final);
         if (c->sentence_begins) {
-            c->at = c->raw.from;
+            pass_to(c, c->raw.from);
             pass_begin(&c->left, c->at);
             c->text_begins = true;
             c->sentence_begins = h.end == c->at;
@@ -265,9 +278,8 @@ static int cut(struct cutter *c, bool final, struct err *e)
         if (code || !h.t) return code;
         c->sink.token(c->sink.arg, h.t->id);
         pass_over(&c->raw, &h);
-        c->at = h.stop;
+        pass_to(c, h.stop);
         c->sentence_begins = true;
-        c->first = false;
     }
 }
 

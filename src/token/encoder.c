@@ -12,6 +12,7 @@ struct encoder {
     struct bpe_work *bytes; /* what the tokenizer's kind works with: one of these */
     struct char_bpe_work *chars;
     struct unigram_work *unigram;
+    struct token_cache *words;
     struct str scratch;
     struct tokens *out; /* during a call */
 };
@@ -37,7 +38,7 @@ static void take_unigram(void *arg, const unsigned char *p, size_t n)
 static void take_word(void *arg, const unsigned char *p, size_t n)
 {
     struct encoder *c = arg;
-    word_piece_encode(&c->t->words, &c->scratch, p, n, c->out);
+    word_piece_encode(&c->t->words, c->words, &c->scratch, p, n, c->out);
 }
 
 static split_piece_fn *const take_piece[] = {[TOKENIZER_BPE] = take_bytes,
@@ -61,6 +62,7 @@ struct encoder *encoder_new(const struct tokenizer *t)
     if (t->kind == TOKENIZER_BPE) c->bytes = bpe_work_new();
     if (t->kind == TOKENIZER_CHAR_BPE) c->chars = char_bpe_work_new();
     if (t->kind == TOKENIZER_UNIGRAM) c->unigram = unigram_work_new();
+    if (take_piece[t->kind] == take_word) c->words = token_cache_new();
     return c;
 }
 
@@ -71,6 +73,7 @@ void encoder_free(struct encoder *c)
     bpe_work_free(c->bytes);
     char_bpe_work_free(c->chars);
     unigram_work_free(c->unigram);
+    token_cache_free(c->words);
     str_free(&c->scratch);
     xfree(c);
 }

@@ -33,4 +33,9 @@ void merger_run(struct merger *m, const struct bpe *rules);
 /* The ids of the list, added to out. */
 void merger_put(const struct merger *m, struct tokens *out);
 
+/* Merges the symbols id[0..n) and adds what is left to out: few of them in place (id is changed), by looking through an
+ * array of ranks for the lowest, some vectors each time; more by the list and the heap of m. */
+enum { MERGE_FEW = 112 };
+void merge_symbols(const struct bpe *rules, struct merger *m, int32_t *id, size_t n, struct tokens *out);
+
 #endif

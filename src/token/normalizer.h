@@ -57,11 +57,12 @@ void normalizer_free(struct normalizer *z);                       /* NULL is fin
 struct normalizer_run;
 struct normalizer_run *normalizer_run_new(const struct normalizer *z);
 void normalizer_run_free(struct normalizer_run *r);
-/* A text begins. */
-void normalizer_begin(struct normalizer_run *r);
+/* A text begins; tracked: and normalizer_origin is asked of it. */
+void normalizer_begin(struct normalizer_run *r, bool tracked);
 /* Adds to `out` what is certain; with `final`, all: the text ends. Fails only when an expression exceeds limits. */
 int normalizer_feed(struct normalizer_run *r, const void *p, size_t n, bool final, struct str *out, struct err *e);
-/* The beginning of this text was dropped or replaced, so what comes out does not stand where the text begins. */
-bool normalizer_moved(const struct normalizer_run *r);
+/* How many characters at the beginning of what came out the reference takes for the text's first character: 1, more
+ * where that became several, 0 where it was dropped. Those that came out since this was asked last. */
+int64_t normalizer_origin(struct normalizer_run *r);
 
 #endif

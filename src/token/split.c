@@ -59,7 +59,8 @@ struct split {
 struct split_work {
     struct onig_work *onig;
     struct str changed[MAX_STAGES]; /* a piece as the stage of this number changed it */
-    bool begins, first;             /* the next piece of stage 0 begins a text, a document */
+    bool begins;                    /* the next piece of stage 0 begins a text */
+    int64_t origin;                 /* of what stage 0 gets next: struct place */
 };
 
 /* -- making ------------------------------------------------------------------------------------------------- */
@@ -225,11 +226,9 @@ void split_work_free(struct split_work *w)
     xfree(w);
 }
 
-void split_begin(struct split_work *w, bool first)
-{
-    w->begins = true;
-    w->first = first;
-}
+void split_begin(struct split_work *w) { w->begins = true; }
+
+void split_origin(struct split_work *w, int64_t chars) { w->origin = chars; }
 
 void split_goes_on(struct split_work *w) { w->begins = false; }
 
@@ -244,11 +243,24 @@ struct run {
     struct err *e;
 };
 
-/* What is known of the text that a stage gets: it begins a piece that begins the text (document). */
+/* What is known of the text that a stage gets: it begins a piece that begins the text; so many of its characters come
+ * from where the document begins: usually the first, more where a normalizer or stage made several of it. */
 struct place {
-    bool first; /* of the document */
+    int64_t origin;
     bool begins;
 };
+
+static int64_t origin_behind(int64_t origin, const unsigned char *p, size_t n)
+{
+    for (size_t i = 0; i < n && origin; i++) origin -= (p[i] & 0xC0) != 0x80;
+    return origin;
+}
+
+/* Of the piece that begins at p[from]. */
+static struct place place_at(struct place at, const unsigned char *p, size_t from)
+{
+    return from ? (struct place){.origin = origin_behind(at.origin, p, from)} : at;
+}
 
 static int run_stage(const struct run *r, int stage, const unsigned char *p, size_t n, bool final, struct place at,
                      size_t *used);
@@ -258,11 +270,14 @@ static bool begins_with(const unsigned char *p, size_t n, const unsigned char *w
     return n >= (size_t)what_n && !memcmp(p, what, (size_t)what_n);
 }
 
-static void metaspace(struct str *out, const struct stage *x, const unsigned char *p, size_t n, struct place at)
+static void metaspace(struct str *out, const struct stage *x, const unsigned char *p, size_t n, struct place *at)
 {
     bool has = n && (p[0] == ' ' || begins_with(p, n, x->symbol, x->symbol_n));
-    bool wanted = (x->prepend == PREPEND_ALWAYS && at.begins) || (x->prepend == PREPEND_FIRST && at.first);
-    if (wanted && !has) str_add(out, x->symbol, (size_t)x->symbol_n);
+    bool wanted = (x->prepend == PREPEND_ALWAYS && at->begins) || (x->prepend == PREPEND_FIRST && at->origin);
+    if (wanted && !has) {
+        str_add(out, x->symbol, (size_t)x->symbol_n);
+        at->origin += at->origin > 0;
+    }
     while (n) {
         const unsigned char *space = memchr(p, ' ', n);
         size_t plain = space ? (size_t)(space - p) : n;
@@ -271,6 +286,14 @@ static void metaspace(struct str *out, const struct stage *x, const unsigned cha
         p += plain + (space ? 1 : 0);
         n -= plain + (space ? 1 : 0);
     }
+}
+
+/* How many bytes that many characters are. */
+static int64_t bytes_of(int64_t chars, const unsigned char *p, size_t n)
+{
+    size_t at = 0;
+    while (at < n && (chars -= (p[at] & 0xC0) != 0x80) >= 0) at++;
+    return (int64_t)at;
 }
 
 /* A piece of `stage` goes to the next one, whole, as the stage changes it; after the last, to the caller. */
@@ -282,10 +305,14 @@ static int hand_on(const struct run *r, int stage, const unsigned char *p, size_
         const struct stage *x = &r->s->stages[stage];
         struct str *out = &r->w->changed[stage];
         str_clear(out);
-        if (x->change == CHANGE_METASPACE) metaspace(out, x, p, n, at);
-        if (x->change == CHANGE_ALPHABET) byte_level_write(out, p, n);
+        if (x->change == CHANGE_METASPACE) metaspace(out, x, p, n, &at);
+        if (x->change == CHANGE_ALPHABET) {
+            byte_level_write(out, p, n);
+            if (at.origin) at.origin = bytes_of(at.origin, p, n);
+        }
         if (x->change == CHANGE_PREFIX) {
             if (p[0] != ' ') str_putc(out, ' ');
+            at.origin += at.origin > 0 && p[0] != ' ';
             str_add(out, p, n);
         }
         p = (const unsigned char *)out->p;
@@ -322,7 +349,7 @@ static int run_isolated(const struct run *r, int stage, const unsigned char *p, 
         struct found f = {.match = false};
         int code = search < end ? matcher_find(x->matcher, r->w->onig, p, end, search, last, &f, r->e) : OK;
         if (code) return code;
-        struct place rest = {.first = at.first && done == 0, .begins = at.begins && done == 0};
+        struct place rest = place_at(at, p, done);
         if (f.match && f.from == f.to &&
             f.from < end) { /* an empty match is a cut; the next search is one character on */
             int len = utf8_char(p + f.from, end - f.from);
@@ -334,7 +361,7 @@ static int run_isolated(const struct run *r, int stage, const unsigned char *p, 
         }
         if (f.match && f.from < f.to) {
             code = hand_on(r, stage, p + done, f.from - done, rest);
-            if (f.from) rest = (struct place){0};
+            rest = place_at(at, p, f.from);
             if (!code) code = hand_on(r, stage, p + f.from, f.to - f.from, rest);
             done = f.to;
         } else if (last) {
@@ -367,7 +394,14 @@ enum verdict { EVENT, NO_MORE, UNDECIDED };
 /* The next character of the set at p[at..end): its place, or end. */
 static size_t next_in_set(const struct char_set *set, const unsigned char *p, size_t at, size_t end, int *len)
 {
-    while (at < end && !char_set_has(set, utf8_code(p + at, len))) at += (size_t)*len;
+    for (; at < end; at += (size_t)*len) {
+        *len = 1;
+        if (p[at] < 0x80) {
+            if (set->low[p[at] / 64] >> p[at] % 64 & 1) break;
+        } else if (char_set_has(set, utf8_code(p + at, len))) {
+            break;
+        }
+    }
     return at;
 }
 
@@ -431,8 +465,7 @@ static int hand_on_event(const struct run *r, int stage, const unsigned char *p,
 {
     const struct stage *x = &r->s->stages[stage];
     if (x->behavior == SPLIT_REMOVED && ev->match) return OK;
-    if (ev->from) at = (struct place){0};
-    return hand_on(r, stage, p + ev->from, ev->to - ev->from, at);
+    return hand_on(r, stage, p + ev->from, ev->to - ev->from, place_at(at, p, ev->from));
 }
 
 static int run_folded(const struct run *r, int stage, const unsigned char *p, size_t n, bool final, struct place place,
@@ -474,25 +507,23 @@ static int run_folded(const struct run *r, int stage, const unsigned char *p, si
 
 /* -- cuts where no merge reaches across -------------------------------------------------------------------------- */
 
-enum { EVERYWHERE = 512 }; /* beyond this many bytes any such place is taken, before only those before a meta symbol */
-
 static int run_joins(const struct run *r, int stage, const unsigned char *p, size_t n, bool final, struct place at,
                      size_t *used)
 {
     const struct stage *x = &r->s->stages[stage];
     bool spaces = x->change == CHANGE_METASPACE;
     int len;
-    uint32_t symbol = spaces ? utf8_code(x->symbol, &len) : 0x2581, before = 0;
+    uint32_t symbol = spaces ? utf8_code(x->symbol, &len) : 0, before = 0;
     size_t done = 0;
     for (size_t i = 0; i <= n;) {
         bool cut = i == n ? final : i - done >= SPLIT_PIECE_MAX;
-        uint32_t code = i < n ? utf8_code(p + i, &len) : 0;
+        uint32_t code = 0;
+        len = 1;
+        if (i < n) code = p[i] < 0x80 ? p[i] : utf8_code(p + i, &len);
         if (spaces && code == ' ') code = symbol;
-        if (!cut && i < n && i > done && (code == symbol || i - done > EVERYWHERE))
-            cut = joins_never(x->joins, before, code);
+        if (!cut && i < n && i > done) cut = joins_never(x->joins, before, code);
         if (cut && i > done) {
-            struct place here = {.first = at.first && done == 0, .begins = at.begins && done == 0};
-            int rc = hand_on(r, stage, p + done, i - done, here);
+            int rc = hand_on(r, stage, p + done, i - done, place_at(at, p, done));
             if (rc) return rc;
             *used = done = i;
         }
@@ -514,8 +545,7 @@ static int run_fixed(const struct run *r, int stage, const unsigned char *p, siz
         (void)utf8_code(p + i, &len);
         i += (size_t)len;
         if (++chars < r->s->stages[stage].fixed && !(final && i >= n)) continue;
-        struct place here = {.first = at.first && done == 0, .begins = at.begins && done == 0};
-        int code = hand_on(r, stage, p + done, i - done, here);
+        int code = hand_on(r, stage, p + done, i - done, place_at(at, p, done));
         if (code) return code;
         *used = done = i;
         chars = 0;
@@ -535,7 +565,7 @@ static int run_scripts(const struct run *r, int stage, const unsigned char *p, s
         int script = script_of(utf8_code(p + i, &len));
         bool full = open && i - from >= SPLIT_PIECE_MAX;
         if ((full || (script && script != before)) && open && i > from) {
-            code = hand_on(r, stage, p + from, i - from, from ? (struct place){0} : at);
+            code = hand_on(r, stage, p + from, i - from, place_at(at, p, from));
             *used = i;
         }
         if (full || (script && script != before)) from = i;
@@ -543,7 +573,7 @@ static int run_scripts(const struct run *r, int stage, const unsigned char *p, s
         before = script ? script : full ? 0 : before;
     }
     if (code || !final) return code;
-    if (open) code = hand_on(r, stage, p + from, n - from, from ? (struct place){0} : at);
+    if (open) code = hand_on(r, stage, p + from, n - from, place_at(at, p, from));
     *used = n;
     return code;
 }
@@ -558,8 +588,7 @@ static int run_uncut(const struct run *r, int stage, const unsigned char *p, siz
         bool last = final;
         size_t end = stage > 0 ? n : window(p, n, done, &last);
         if (!last) break;
-        struct place here = {.first = at.first && done == 0, .begins = at.begins && done == 0};
-        int code = hand_on(r, stage, p + done, end - done, here);
+        int code = hand_on(r, stage, p + done, end - done, place_at(at, p, done));
         if (code) return code;
         done = end;
     }
@@ -584,9 +613,10 @@ int split_run(const struct split *s, struct split_work *w, const unsigned char *
               split_piece_fn *fn, void *arg, size_t *used, struct err *e)
 {
     const struct run r = {.s = s, .w = w, .fn = fn, .arg = arg, .e = e};
-    struct place at = {.first = w->begins && w->first, .begins = w->begins};
+    struct place at = {.origin = w->origin, .begins = w->begins};
     *used = 0;
     int code = s->n ? run_stage(&r, 0, p, n, final, at, used) : run_uncut(&r, -1, p, n, final, at, used);
     if (*used) w->begins = false;
+    w->origin = origin_behind(w->origin, p, *used);
     return code;
 }

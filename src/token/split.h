@@ -84,8 +84,10 @@ enum { SPLIT_TEXT_MAX = 64 << 20 }; /* and no text may be longer then */
 struct split_work;
 struct split_work *split_work_new(const struct split *s);
 void split_work_free(struct split_work *w);
-/* What split_run gets next is the beginning of a text; first: of a document, none of which was dropped. */
-void split_begin(struct split_work *w, bool first);
+/* What split_run gets next is the beginning of a text. */
+void split_begin(struct split_work *w);
+/* So many characters of what split_run gets next come from where the document begins: PREPEND_FIRST asks for that. */
+void split_origin(struct split_work *w, int64_t chars);
 /* And it is not any more: something else stood there. */
 void split_goes_on(struct split_work *w);
 

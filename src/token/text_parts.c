@@ -171,12 +171,10 @@ static int pass_bytes(struct parts *p, int64_t bytes, const atomic_int *give_up,
     return OK;
 }
 
-int parts_seek(struct parts *p, const struct parts_place *to, int64_t skipped, const char *skipped_text,
-               const atomic_int *give_up, struct err *e)
+int parts_seek(struct parts *p, const struct parts_place *to, const atomic_int *give_up, struct err *e)
 {
     if (to->file < 0) return OK;
-    if (to->file >= source_n_files(p->source)) return no_place(e);
-    source_seek(p->source, to->file, skipped, skipped_text);
+    if (!source_go_to_file(p->source, to->file)) return no_place(e);
     for (int64_t i = 0; i < to->document + (to->byte > 0); i++) {
         if (stop(give_up, e)) return ERR_SIGNAL;
         int got = begin_document(p, e);

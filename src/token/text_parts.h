@@ -27,7 +27,8 @@ struct part_begin {
     int64_t file, offset; /* source_file and source_place.offset */
 };
 
-/* What was read so far, and where to go on: bytes of document number `document` of file number `file`. */
+/* What was read so far, and where to go on: bytes of document number `document` of file number `file`, as far as the
+ * source was told to read it. */
 struct parts_place {
     int64_t file, document, byte;
     int64_t bytes, documents; /* of text; that ended */
@@ -54,13 +55,13 @@ struct parts_sizes {
 struct parts;
 struct parts *parts_new(struct source *s, const struct seams *seams, const struct parts_sizes *sizes); /* NULL: usual */
 void parts_free(struct parts *p);
-/* Reads on to a place of the same source, with nothing handed out yet. *give_up: see tokenize_cached.
- *   fails   ERR_REQUEST: the source has no such place; and as source_next and source_read */
-int parts_seek(struct parts *p, const struct parts_place *to, int64_t skipped, const char *skipped_text,
-               const atomic_int *give_up, struct err *e);
+/* Reads on to a place in the lot that the source was told to read, with nothing handed out yet. *give_up: see
+ * tokenize_cached.
+ *   fails   ERR_REQUEST: the lot has no such place; and as source_next and source_read */
+int parts_seek(struct parts *p, const struct parts_place *to, const atomic_int *give_up, struct err *e);
 /* The next part. 1; 0: there are no more; < 0: an error. */
 int parts_read(struct parts *p, struct part *out, struct err *e);
 /* Changes where stretches end: part of what a half-finished token file is known by. */
-enum { PARTS_VERSION = 1 };
+enum { PARTS_VERSION = 2 };
 
 #endif

@@ -67,7 +67,7 @@ int reader_token(struct reader *r, const char *text, size_t n, int64_t id)
 static int normalised(struct reader *r, const char *text, size_t n, struct str *out)
 {
     struct normalizer_run *run = normalizer_run_new(r->t->cut.normalizer);
-    normalizer_begin(run);
+    normalizer_begin(run, false);
     int code = normalizer_feed(run, text, n, true, out, r->e);
     normalizer_run_free(run);
     if (!code && !out->n)

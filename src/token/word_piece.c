@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* word_piece.c: greedy, one look-up per character and token. */
+/* word_piece.c: greedy, one look-up per character and token, behind a cache of words. */
 #include "token/word_piece.h"
 
 #include "text/utf8.h"
@@ -27,8 +27,8 @@ static int32_t longest(const struct word_piece *w, struct str *scratch, const un
     return -1;
 }
 
-void word_piece_encode(const struct word_piece *w, struct str *scratch, const unsigned char *p, size_t n,
-                       struct tokens *out)
+static void cut_word(const struct word_piece *w, struct str *scratch, const unsigned char *p, size_t n,
+                     struct tokens *out)
 {
     int64_t before = out->n;
     if (w->whole_words) {
@@ -45,4 +45,13 @@ void word_piece_encode(const struct word_piece *w, struct str *scratch, const un
     if (!bad) return;
     out->n = before;
     tokens_push(out, w->unknown);
+}
+
+void word_piece_encode(const struct word_piece *w, struct token_cache *cache, struct str *scratch,
+                       const unsigned char *p, size_t n, struct tokens *out)
+{
+    if (token_cache_get(cache, p, n, out)) return;
+    int64_t before = out->n;
+    cut_word(w, scratch, p, n, out);
+    token_cache_put(cache, p, n, out->ids + before, out->n - before);
 }

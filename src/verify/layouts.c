@@ -53,6 +53,29 @@ static void pipelines(struct layouts *l, const struct config *c, struct layout_t
     }
 }
 
+/* Whether `parts` ranks that cut n groups of `unit` columns cut them between blocks. */
+static bool cuts_between(int64_t n, int64_t unit, int parts, int64_t block)
+{
+    for (int64_t i = 1; i < parts; i++)
+        if ((n / parts * i + (i < n % parts ? i : n % parts)) * unit % block) return false;
+    return true;
+}
+
+/* A base in few bits is refused where columns are cut inside of a block (state/packed.c). */
+static bool base_fits(const struct config *c)
+{
+    const struct model_config *m = &c->model;
+    if (!c->adapter.base) return true;
+    const int64_t block = packing_row((enum packing)c->adapter.base)->block;
+    int tp = to_int(c->parallel.tp), etp = to_int(c->parallel.etp);
+    bool split = m->mla.kv_rank || m->kv_heads >= tp;
+    int64_t groups = split && !m->mla.kv_rank ? m->kv_heads : m->heads,
+            wide = (m->mla.kv_rank ? m->mla.value_dim : m->head_dim) * (m->heads / groups);
+    bool fits = cuts_between(groups, wide, tp, block) && cuts_between(m->ffn, 1, tp, block);
+    return fits && (!m->moe.experts || (cuts_between(m->moe.ffn, 1, etp, block) &&
+                                        cuts_between(m->moe.shared * m->moe.ffn, 1, tp, block)));
+}
+
 /* Experts folded over the ranks of a replica in every way: whole or by columns over tp or a part of it, shared out over
  * ep or not. */
 static void expert_layouts(struct layouts *l, const struct config *c, struct layout_try t)
@@ -66,6 +89,8 @@ static void expert_layouts(struct layouts *l, const struct config *c, struct lay
             struct err e;
             layouts_apply(&t, &with);
             if (plain || tp % t.etp || ranks / t.etp % t.ep) continue;
+            if (c->adapter.kind && t.etp > 1 && t.etp < tp) continue; /* refused (nn/adapter.c) */
+            if (!base_fits(&with)) continue;
             if (!config_check_recipe(&with, &e)) pipelines(l, c, t);
         }
 }
@@ -92,8 +117,9 @@ static void data_layouts(struct layouts *l, const struct config *c, struct layou
             struct config with = *c;
             struct err e;
             layouts_apply(&t, &with);
-            if (config_check_exact(&with, &e) || config_check_recipe(&with, &e) || !config_codec_fits(&with)) continue;
-            contexts(l, c, t);
+            if (config_check_exact(&with, &e) || !config_codec_fits(&with)) continue;
+            if (!base_fits(&with)) continue;
+            if (!config_check_recipe(&with, &e)) contexts(l, c, t); /* experts may want ep beside cp */
             if (t.cp == 1 || t.zero % 3 == 0) expert_layouts(l, c, t);
         }
 }
@@ -113,8 +139,9 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
     bool scaled = c->precision.recipe == RECIPE_FP16;               /* nor the loss scale */
     struct optim_config o = config_optim(c);                        /* have masters, and pieces of matrices */
     bool alone = c->precision.master == MASTER_NONE || optim_steps(&o, OPTIM_ADAFACTOR);
-    struct recipe_config recipe = config_recipe(c); /* nor all ranks' largest values */
-    bool plain = !moved && !scaled && !alone && !recipes_history(&recipe) && !c->numerics.exact_order &&
+    struct recipe_config recipe = config_recipe(c);                        /* nor all ranks' largest values */
+    bool all = !c->train.only.n && !c->train.freeze.n && !c->adapter.kind; /* they step all that there is */
+    bool plain = all && !moved && !scaled && !alone && !recipes_history(&recipe) && !c->numerics.exact_order &&
                  c->precision.grad == GRAD_FP32;
     bool coded = config_comm_grad(c) != CODEC_KEPT || config_comm_param(c) != CODEC_KEPT; /* to servers nothing is */
     for (int n = 2; plain && !coded && n <= max_ranks; n++)

@@ -13,7 +13,7 @@ void replay_init(struct replay *x, const struct config *c, int steps)
 {
     memset(x, 0, sizeof *x);
     x->runs = steps + 1;
-    x->layers = c->model.layers;
+    x->layers = model_blocks(&c->model);
     x->tokens = c->batch.global * c->model.seq_len;
     x->top_k = c->model.moe.top_k;
     if (c->model.moe.experts) x->pick = xcalloc(to_size(x->runs * x->layers * x->tokens * x->top_k), sizeof *x->pick);

@@ -53,12 +53,28 @@ static void fill_pictures(const struct config *c, uint64_t stream, int32_t *labe
         pixels[i] = (float)(rng_u32(7, 1 + stream, (uint64_t)i) % 513) / 256 - 1;
 }
 
+/* Of texts: a picture begins every so many tokens as it has, with gaps; in every fourth text there is none. */
+static void fill_patches(const struct config *c, uint64_t stream, int32_t *patches, float *pixels)
+{
+    const struct vision_config *v = &c->model.vision;
+    int64_t n = vision_patches(v), seq = c->model.seq_len;
+    for (int64_t i = 0; i < c->batch.global * seq; i++) {
+        int64_t picture = i % seq / n, at = i % seq % n;
+        bool is = picture < v->images && i / seq % 4 != 2 && (i / seq + picture) % 3 != 1;
+        patches[i] = is ? (int32_t)(picture * vision_places(v) + v->class_place + at) : -1;
+    }
+    for (int64_t i = 0; i < c->batch.global * model_pixels(&c->model); i++)
+        pixels[i] = (float)(rng_u32(7, 1 + stream, (uint64_t)i) % 513) / 256 - 1;
+}
+
 int32_t *trial_tokens(const struct config *c, int which)
 {
     int64_t n = c->batch.global * c->model.seq_len, more = c->batch.global * (1 + model_pixels(&c->model));
-    int32_t *t = xcalloc(to_size(4 * n + more), sizeof *t);
+    int64_t kinds = model_tells(&c->model) ? c->model.classes : c->model.vocab,
+            types = c->model.types ? c->model.types : 1;
+    int32_t *t = xcalloc(to_size(6 * n + more), sizeof *t);
     if (model_sees(&c->model)) {
-        fill_pictures(c, 3 * (uint64_t)which, t + 4 * n, (float *)(void *)(t + 4 * n + c->batch.global));
+        fill_pictures(c, 3 * (uint64_t)which, t + 6 * n, (float *)(void *)(t + 6 * n + c->batch.global));
         return t;
     }
     uint64_t stream = 3 * (uint64_t)which;
@@ -66,10 +82,12 @@ int32_t *trial_tokens(const struct config *c, int which)
         uint64_t at = (uint64_t)i;
         t[i] = (int32_t)(rng_u32(7, 1 + stream, at) % (uint64_t)c->model.vocab);
         bool trained = rng_u32(7, 3 + stream, at) % 8 != 0 && (i / c->model.seq_len % 4 != 1 || c->batch.global < 4);
-        t[n + i] = !trained ? -1 : (int32_t)(rng_u32(7, 2 + stream, at) % (uint64_t)c->model.vocab);
+        t[n + i] = !trained ? -1 : (int32_t)(rng_u32(7, 2 + stream, at) % (uint64_t)kinds);
         t[2 * n + i] = (int32_t)(i % c->model.seq_len);
         t[3 * n + i] = (int32_t)(i % c->model.seq_len / 5);
+        t[4 * n + i] = (int32_t)(rng_u32(7, 4 + stream, at) % (uint64_t)types);
     }
+    if (model_looks(&c->model)) fill_patches(c, stream, t + 5 * n, (float *)(void *)(t + 6 * n + c->batch.global));
     return t;
 }
 
@@ -82,12 +100,14 @@ static struct engine_batch part_of(const struct trial *t, const int32_t *tokens,
                              .targets = at + field,
                              .positions = at + 2 * field,
                              .docs = at + 3 * field,
+                             .segments = at + 4 * field,
+                             .patches = at + 5 * field,
                              .n = count,
                              .first = first};
+    const float *pixels = (const float *)(const void *)(tokens + 6 * field + t->c->batch.global);
+    if (model_pixels(&t->c->model)) b.pixels = pixels + first * model_pixels(&t->c->model);
     if (model_sees(&t->c->model)) {
-        b.label = tokens + 4 * field + first;
-        b.pixels =
-            (const float *)(const void *)(tokens + 4 * field + t->c->batch.global) + first * model_pixels(&t->c->model);
+        b.label = tokens + 6 * field + first;
         for (int64_t i = 0; i < count; i++) b.n_trained += b.label[i] >= 0;
         return b;
     }
@@ -100,7 +120,7 @@ static struct engine_batch part_of(const struct trial *t, const int32_t *tokens,
 static void keep(const struct trial *t, const struct engine *g, int i, int which, float *to)
 {
     const struct param *p = &g->params.p[i];
-    const struct array *a = store_array(&g->store, which);
+    const struct array *a = store_array_of(&g->store, which, i);
     struct array_span x = store_writes(&g->store, i, which);
     enum dtype dtype = a->row.dtype;
     if (!x.n || a->row.block != ARRAY_ELEMENT || dtype == DT_U8)
@@ -111,7 +131,7 @@ static void keep(const struct trial *t, const struct engine *g, int i, int which
     struct region_run run;
     size_t bytes = to_size(x.n) * dtype_bytes(dtype);
     char *room = device_shows(g->dev, array_at(a, x.at)) ? NULL : xmalloc(bytes);
-    const char *here = device_peek(store_stream(&g->store, which, g->stream), array_at(a, x.at), bytes, room);
+    const char *here = device_peek(store_stream_of(&g->store, which, i, g->stream), array_at(a, x.at), bytes, room);
     to += t->global->p[i].offset;
     float times = which == STORE_GRAD ? (float)(1 / g->store.grad_times) : 1; /* a power of two */
     for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run)) {

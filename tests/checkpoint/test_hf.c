@@ -66,6 +66,7 @@ static bool same_numbers(const struct number *rows, const void *a, const void *b
     for (const struct number *n = rows; n->row.path; n++) {
         const char *x = (const char *)a + n->row.offset, *y = (const char *)b + n->row.offset;
         size_t bytes = n->row.type == CONF_BOOL ? sizeof(bool) : n->row.type == CONF_CHOICE ? sizeof(int) : 8;
+        if (n->row.type == CONF_WORD && !strcmp(*y ? y : n->row.otherwise, *x ? x : n->row.otherwise)) continue;
         if (memcmp(x, y, bytes)) print_message("%s differs\n", n->row.path), same = false;
     }
     return same;
@@ -138,7 +139,10 @@ static void llama_is_read(void **state)
                                               .max_positions = 32,
                                               .norm_eps = 1e-6,
                                               .rope_theta = 500000,
-                                              .rope_scaling = {8, 1, 4, 16}},
+                                              .rope_scaling = {.factor = 8,
+                                                               .low_freq_factor = 1,
+                                                               .high_freq_factor = 4,
+                                                               .original_max_position = 16}},
                                     .init_std = 0.02,
                                     .bos = 1,
                                     .eos = {2},
@@ -289,14 +293,14 @@ static void what_is_not_computed_is_refused(void **state)
     config_is(LLAMA "}", NULL);
     config_is(GPT2 "}", NULL);
     config_is(LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":5000.0}}", NULL);
+    config_is(LLAMA ",\"attention_bias\":true,\"mlp_bias\":true,\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}",
+              NULL);
     config_is(LLAMA ",\"attention_bias\":false,\"sliding_window\":null,\"rope_scaling\":null,\"head_dim\":null}", NULL);
     static const struct {
         const char *text, *part;
     } rows[] = {
-        {"{\"model_type\":\"bert\",\"vocab_size\":8}", "model_type: bert"},
+        {"{\"model_type\":\"roberta\",\"vocab_size\":8}", "model_type: roberta"},
         {"{\"vocab_size\":8}", "model_type"},
-        {LLAMA ",\"attention_bias\":true}", "attention_bias"},
-        {LLAMA ",\"mlp_bias\":true}", "mlp_bias"},
         {LLAMA ",\"sliding_window\":4096}", "sliding_window"},
         {LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act"},
         {LLAMA ",\"quantization_config\":{}}", "quantization_config"},
@@ -304,9 +308,9 @@ static void what_is_not_computed_is_refused(void **state)
         {LLAMA ",\"num_key_value_heads\":3}", "num_key_value_heads"},
         {LLAMA ",\"head_dim\":3}", "head_dim"},
         {LLAMA ",\"rms_norm_eps\":-1}", "rms_norm_eps"},
-        {LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0}}", "latent attention only"},
-        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":4.0}}", "type linear"},
-        {LLAMA ",\"rope_parameters\":{\"rope_type\":\"dynamic\",\"factor\":4.0}}", "rope_parameters: type dynamic"},
+        {LLAMA ",\"rope_scaling\":{\"type\":\"yarn\"}}", "yarn wants a factor"},
+        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":0.5}}", "factor: wanted a number from 1"},
+        {LLAMA ",\"rope_parameters\":{\"rope_type\":\"longrope\",\"factor\":4.0}}", "rope_parameters: type longrope"},
         {LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":4.0}}", "original_max_position_embeddings"},
         {GPT2 ",\"activation_function\":\"relu\"}", "activation_function"},
         {GPT2 ",\"activation_function\":\"gelu\"}", "activation_function"},

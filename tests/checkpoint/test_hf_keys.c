@@ -49,9 +49,9 @@ static void published_files_are_accepted(void **state)
         if (rc) fail_msg("%s: %s", names[i], e.text);
         families |= 1 << m.family;
         /* And one key more is one too many. */
-        char *more = with(text, "\"attn_logit_softcapping\":50.0");
-        assert_err(ERR_REQUEST, "config.json: attn_logit_softcapping is 50", parse(more, ignore, &m, &e));
-        if (!ignore) assert_ok(parse(more, "attn_logit_softcapping", &m, &e));
+        char *more = with(text, "\"embedding_multiplier\":50.0");
+        assert_err(ERR_REQUEST, "config.json: embedding_multiplier is 50", parse(more, ignore, &m, &e));
+        if (!ignore) assert_ok(parse(more, "embedding_multiplier", &m, &e));
         xfree(more);
         xfree(text);
         xfree(path);
@@ -63,6 +63,9 @@ static void published_files_are_accepted(void **state)
 #define LLAMA                                                                                                          \
     "{\"model_type\":\"llama\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"  \
     "\"intermediate_size\":8,\"max_position_embeddings\":8}"
+#define QWEN2                                                                                                          \
+    "{\"model_type\":\"qwen2\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":3,\"num_attention_heads\":2,"  \
+    "\"num_key_value_heads\":2,\"intermediate_size\":8,\"max_position_embeddings\":8}"
 #define DEEPSEEK                                                                                                       \
     "{\"model_type\":\"deepseek_v3\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_"      \
     "heads\":2,"                                                                                                       \
@@ -80,8 +83,11 @@ static void others_are_refused_by_name(void **state)
         {LLAMA, "\"embedding_multiplier\":12", "embedding_multiplier is 12", "embedding_multiplier"},
         {LLAMA, "\"attention_multiplier\":0.5", "attention_multiplier is 0.5", "attention_multiplier"},
         {LLAMA, "\"rope_type\":\"yarn\"", "rope_type is \"yarn\"", "rope_type"},
-        {LLAMA, "\"attention_bias\":true", "attention_bias is true: tutti computes this model only with false",
+        {DEEPSEEK, "\"attention_bias\":true", "attention_bias is true: tutti computes this model only with false",
          "attention_bias"},
+        {QWEN2, "\"mlp_bias\":true", "mlp_bias is true", "mlp_bias"},
+        {QWEN2, "\"attn_logit_softcapping\":50.0", "attn_logit_softcapping is 50", "attn_logit_softcapping"},
+        {QWEN2, "\"hidden_act\":\"relu\"", "hidden_act is \"relu\"", "hidden_act"},
         {LLAMA, "\"sliding_window\":4096", "sliding_window is 4096", "sliding_window"},
         {LLAMA, "\"pruned_heads\":{\"0\":[1]}", "pruned_heads is an object of 1", "pruned_heads"},
         {LLAMA, "\"q_lora_rank\":4", "q_lora_rank is 4", "q_lora_rank"}, /* another family's */
@@ -173,6 +179,84 @@ static void null_is_absent(void **state)
     xfree(text);
 }
 
+/* Lists and rules of layers become patterns, and what no pattern or kernel says is refused. */
+static void layers_are_patterns(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *members, *local, *says; /* says: of a refusal */
+        int64_t window;
+    } rows[] = {
+        {"\"use_sliding_window\":true", "x", NULL, 0}, /* 28 layers before the first that is local */
+        {"\"use_sliding_window\":true,\"max_window_layers\":1", "o2x", NULL, 4096},
+        {"\"use_sliding_window\":true,\"max_window_layers\":0,\"sliding_window\":7", "x", NULL, 7},
+        {"\"max_window_layers\":0,\"sliding_window\":7", "x", NULL, 0}, /* not asked for */
+        {"\"use_sliding_window\":true,\"sliding_window\":7,\"layer_types\":[\"sliding_attention\",\"full_attention\","
+         "\"sliding_attention\"]",
+         "xo", NULL, 7},
+        {"\"use_sliding_window\":true,\"layer_types\":[\"full_attention\"]", NULL, "layer_types: wanted a list", 0},
+        {"\"layer_types\":[\"full_attention\",\"full_attention\",\"chunked_attention\"]", NULL,
+         "layer_types[2]: chunked_attention is not computed", 0},
+        {"\"layer_types\":[\"sliding_attention\",\"full_attention\",\"full_attention\"]", NULL,
+         "sliding_window says no size", 0},
+        {"\"use_sliding_window\":1", NULL, "use_sliding_window: wanted true or false", 0},
+        {"\"tutti\":{\"attn.window\":-1}", NULL, "tutti.attn.window: is no value", 0},
+        {"\"tutti\":{\"attn.local\":\"xy\"}", NULL, "tutti.attn.local: is no value", 0},
+        {"\"tutti\":{\"norm_place\":\"above\"}", NULL, "tutti.norm_place: is no value", 0},
+        {"\"tutti\":{\"hidden\":8}", NULL, "tutti.hidden: is no number", 0},
+        {"\"tutti\":3", NULL, "tutti: wanted an object", 0},
+        {"\"max_window_layers\":-1,\"use_sliding_window\":true", NULL, "max_window_layers", 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct hf_model m;
+        struct err e = {0};
+        char *text = with(QWEN2, rows[i].members);
+        int rc = parse(text, NULL, &m, &e);
+        if (rows[i].says ? rc == OK || !strstr(e.text, rows[i].says) : rc != OK)
+            fail_msg("%s: %s", rows[i].members, rc ? e.text : "accepted");
+        if (rc == OK && (m.model.attn.window != rows[i].window || strcmp(m.model.attn.local.text, rows[i].local)))
+            fail_msg("%s: %lld, %s", rows[i].members, (long long)m.model.attn.window, m.model.attn.local.text);
+        xfree(text);
+    }
+}
+
+/* Gemma 3's angles by type of layer, as newer files have them. */
+static void angles_by_type(void **state)
+{
+    (void)state;
+#define GEMMA3                                                                                                         \
+    "{\"model_type\":\"gemma3_text\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":3,\"num_attention_"      \
+    "heads\":2,"                                                                                                       \
+    "\"num_key_value_heads\":2,\"head_dim\":4,\"intermediate_size\":8,\"max_position_embeddings\":8}"
+    static const struct {
+        const char *member, *says;
+        double theta, near, factor;
+    } rows[] = {
+        {"\"hidden_act\":\"gelu\"", NULL, 1e6, 1e4, 0}, /* which nothing reads */
+        {"\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8.0,\"rope_theta\":5e5},"
+         "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":70.0}}",
+         NULL, 5e5, 70, 8},
+        {"\"rope_parameters\":{\"sliding_attention\":{\"rope_theta\":70.0}}", NULL, 1e6, 70, 0},
+        {"\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"linear\",\"factor\":8.0}}",
+         "scaled angles of local layers", 0, 0, 0},
+        {"\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"},\"chunked\":{}}", "and nothing else", 0,
+         0, 0},
+        {"\"rope_parameters\":{\"full_attention\":3}", "is not computed here", 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct hf_model m;
+        struct err e = {0};
+        char *text = with(GEMMA3, rows[i].member);
+        int rc = parse(text, NULL, &m, &e);
+        if (rows[i].says ? rc == OK || !strstr(e.text, rows[i].says) : rc != OK)
+            fail_msg("%s: %s", rows[i].member, rc ? e.text : "accepted");
+        if (rc == OK)
+            assert_true(m.model.rope_theta == rows[i].theta && m.model.attn.local_theta == rows[i].near &&
+                        m.model.rope_scaling.factor == rows[i].factor);
+        xfree(text);
+    }
+}
+
 /* What a file leaves out is the library's default, which is another one in each family. */
 static void what_is_left_out(void **state)
 {
@@ -213,6 +297,8 @@ int main(void)
         cmocka_unit_test(others_are_refused_by_name),
         cmocka_unit_test(numbers_count_where_they_are_used),
         cmocka_unit_test(null_is_absent),
+        cmocka_unit_test(layers_are_patterns),
+        cmocka_unit_test(angles_by_type),
         cmocka_unit_test(what_is_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

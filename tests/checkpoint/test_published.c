@@ -312,7 +312,7 @@ static void retention(void **state)
         for (int64_t step = 1; step <= 9; step++) {
             char *dir = published_dir(root, step);
             save(root, step, (int)step, 0);
-            assert_ok(published_prune(root, rows[i].keep, rows[i].keep_every, dir, &e));
+            assert_ok(published_prune(root, rows[i].keep, rows[i].keep_every, dir, -1, &e));
             assert_true(fs_exists(dir));
             xfree(dir);
         }

@@ -4,9 +4,11 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "checkpoint/remake.h"
+#include "sanitized.h"
 
 static const char model[] =
     "{\"model\": {\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_act\": \"silu\", "
@@ -297,12 +299,70 @@ static void other_models_are_refused(void **unused)
     scratch_free(root);
 }
 
+enum { ROWS = 32768, COLUMNS = 1024 }; /* 128 MiB of fp32 */
+
+static int made_up(void *ctx, int64_t offset, size_t bytes, void *dst, struct err *e)
+{
+    uint32_t *out = dst;
+    (void)ctx, (void)e;
+    for (size_t i = 0; i < bytes / 4; i++)
+        out[i] = (uint32_t)((offset / 4 + (int64_t)i) * 2654435761) >> 9 | 0x3f000000;
+    return OK;
+}
+
+static int64_t address_space(void)
+{
+    long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%lld", &pages), 1);
+    fclose(f);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+/* A model that does not fit into the memory there is: what may be mapped beside what is already is less than it. */
+static void larger_than_memory(void **unused)
+{
+    (void)unused;
+    static const struct ckpt_access source = {.to_host = made_up};
+    struct err e;
+    struct ckpt *c;
+    struct shape shape = {2, {ROWS, COLUMNS}};
+    struct ckpt_tensor t = {.group = "master",
+                            .name = "large",
+                            .dtype = DT_F32,
+                            .shape = shape,
+                            .box = region_whole(&shape),
+                            .access = &source};
+    struct ckpt_info info = {.step = 1};
+    struct rlimit before, few;
+    uint64_t state[2];
+    char *root = scratch_new(), *from = fs_join(root, "from"), *to = fs_join(root, "to");
+    assert_ok(fs_mkdirs(from, &e));
+    assert_ok(ckpt_save(from, &info, &t, 1, &e));
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    few = (struct rlimit){.rlim_cur = (rlim_t)address_space() + (80 << 20), .rlim_max = before.rlim_max};
+    if (!SANITIZED) assert_int_equal(setrlimit(RLIMIT_AS, &few), 0); /* they map terabytes */
+    assert_ok(resharded(from, to, 3, &e));
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(ckpt_open(&c, i ? to : from, &e));
+        assert_true(ckpt_state(c, &state[i]));
+        ckpt_close(c);
+    }
+    assert_true(state[0] == state[1]);
+    xfree(to);
+    xfree(from);
+    scratch_free(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_number_of_files),     cmocka_unit_test(files_are_even),
-        cmocka_unit_test(damage_is_not_copied),    cmocka_unit_test(mean_of_known_weights),
-        cmocka_unit_test(pieces_that_end_in_rows), cmocka_unit_test(other_models_are_refused),
+        cmocka_unit_test(larger_than_memory),       cmocka_unit_test(any_number_of_files),
+        cmocka_unit_test(files_are_even),           cmocka_unit_test(damage_is_not_copied),
+        cmocka_unit_test(mean_of_known_weights),    cmocka_unit_test(pieces_that_end_in_rows),
+        cmocka_unit_test(other_models_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

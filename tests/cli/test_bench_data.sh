@@ -25,9 +25,13 @@ grep -q 'data.workers=1 data.prefetch=2: training waits less than 1 %' "$dir/tol
 bench --need 1e14 >"$dir/much" || fail "no measurement with a large --need"
 grep -q 'no number of workers is fast enough' "$dir/much" || fail "1e14 tokens a second are fine? $(cat "$dir/much")"
 grep -q '<- best' "$dir/much" && fail "a best setting that is too slow"
-printf 'rules:\n  - unicode\n' >"$dir/rules.yaml"
-bench --need 1000 --rules "$dir/rules.yaml" >"$dir/ruled" || fail "no measurement with --rules: $(cat "$dir/err")"
-grep -q '^clean .*kept_documents/s' "$dir/ruled" || fail "no rate of clean: $(cat "$dir/ruled")"
+printf 'rules:\n  - unicode\n  - gopher_quality: {min_words: 1}\n' >"$dir/rules.yaml"
+mkdir "$dir/tmp"
+TMPDIR=$dir/tmp bench --need 1000 --rules "$dir/rules.yaml" --dedup exact,near >"$dir/ruled" || fail "no measurement with --rules: $(cat "$dir/err")"
+for word in '^clean' '^  unicode' '^  gopher_quality' '^dedup exact' '^dedup near'; do
+    grep -q "$word .*kept_documents/s" "$dir/ruled" || fail "no rate of $word: $(cat "$dir/ruled")"
+done
+rmdir "$dir/tmp" || fail "a folder for temporary files is left: $(ls -R "$dir/tmp")"
 
 # Runs with different workers: the same losses, and the time that steps waited.
 for workers in 1 3; do
@@ -48,6 +52,7 @@ refused() { # WORDS, arguments
 }
 : >"$dir/none.jsonl"
 refused 'has no step with tokens_per_s' bench data "$dir/c.yaml" --metrics "$dir/none.jsonl" --seconds 0.05
+refused "dedup: there is no 'none'" bench data "$dir/c.yaml" --dedup exact,none --seconds 0.01
 refused 'names nothing to measure' bench data "$dir/c.yaml" 'data.train=[]'
 refused 'choose data.prefetch: 3' bench data "$dir/c.yaml" data.workers=3
 refused 'data.remote.cache_limit' bench data "$dir/c.yaml" data.remote.cache_limit=1MiB

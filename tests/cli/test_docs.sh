@@ -38,6 +38,9 @@ keys_for() { # LINE: fills more
     case $1 in
     *' --help'*) ;;
     *' train examples/finetune'*) more=(model.seq_len=32 "${short[@]}") ;;
+    *' train examples/bert'*) more=(model.layers=1 model.hidden=32 model.seq_len=32 batch.global=8 "${short[@]}" data.train=FOLDER "data.valid=[]") ;;
+    *' train examples/dates_lora'*) more=("${short[@]}") ;;
+    *' train examples/dates'*) more=(model.layers=1 model.hidden=32 model.heads=2 model.ffn=32 "${short[@]}") ;;
     *' train examples/mixtral'* | *' train examples/deepseek'*) more=(model.seq_len=32 batch.global=8 "${short[@]}" data.train=FOLDER) ;;
     *' train examples/five_d'*) more=(run.steps=1 run.threads=1 data.train=FOLDER "data.valid=[]") ;;
     *model.layers=1000*) more=(model.layers=20 "${short[@]}") ;;
@@ -58,6 +61,7 @@ ln -s "$tutti" "$base/build/tutti"
 ln -s "$tutti" "$base/bin/tutti"
 [ -z "$mpirun" ] || ln -s "$mpirun" "$base/bin/mpirun"
 cp -r "$root/examples" "$base/"
+bash "$root/examples/make_dates.sh" "$base/dates" 200 2>/dev/null
 ln -s "$root/src" "$base/src"
 ln -s "$root/docs" "$base/docs"
 ln -s "$root/README.md" "$base/README.md"
@@ -75,6 +79,7 @@ batch: {global: 24, micro: 1}
 run: {dir: runs/config, steps: 2}
 Y
 cp "$base/CONFIG" "$base/tiny.yaml"
+printf '%s\n' '{"text":"some words of a text"}' '{"prompt":"one","choices":[" two"," three"],"answer":0}' >"$base/tasks.jsonl"
 echo "all_reduce hosts 8 any two_level,direct" >"$base/cluster.comm" # as the command above it writes it, on two hosts
 (cd "$base" && "$tutti" train CONFIG "${short[@]}" run.dir=hf && "$tutti" checkpoint export hf HF_FOLDER && rm -r hf && ln -s HF_FOLDER Llama-3.2-1B &&
     "$tutti" data train-tokenizer --vocab-size 300 --out tokenizer.json FILE && "$tutti" data tokenize --tokenizer tokenizer.json --out talk FILE) >"$dir/log" 2>&1 || { echo "FAILED: nothing to start from: $(tail -3 "$dir/log")"; exit 1; }
@@ -111,7 +116,7 @@ page() { # FILE ONLY
             continue
         fi
         keys_for "$command "
-        case $command in *' train '*) rm -rf runs ;; esac # pages train one config in several ways
+        case $command in *' model.from=runs/'*) ;; *' train '*) rm -rf runs ;; esac # pages train one config in several ways
         eval "$command" '"${more[@]}"' >log 2>&1 </dev/null || fail "$name: $command: $(tail -2 log)"
         ran=$((ran + 1)) shown=1
     done < <(lines_of "$1" "$2")

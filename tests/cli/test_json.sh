@@ -42,6 +42,8 @@ check plan plan "$config" -n 3 --json "${tiny[@]}" parallel.servers=1
 check plan plan "$config" --json "${tiny[@]}" memory.recompute=auto memory.limit=1GiB
 check plan plan "$config" -n 2 --json "${tiny[@]}" memory.recompute=auto memory.limit=1GiB
 grep -q '"sent_step_bytes":' "$dir/out" || fail "a zero level that is left open is not among what was chosen"
+check plan plan "$config" -n 2 --json "${tiny[@]}" parallel.pp=2 memory.recompute=auto memory.limit=1GiB
+grep -q '"step_ratio":' "$dir/out" || fail "how long a pipeline's step is is not among what was chosen from"
 check plan plan "$config" --json "${tiny[@]}" optimizer.name=muon
 for view in layout tape schedule memory comm; do
     check "explain-$view" explain "$root/examples/five_d.yaml" "$view" -n 16 --json
@@ -56,12 +58,13 @@ check schedule schedule interleaved --stages 2 --microbatches 4 --json
 check bench-gemm bench gemm --model tiny --tokens 32 --threads 1 --json
 check bench-train bench train --model tiny --seq 32 --micro 1 --ranks 2 --threads 1 --steps 1 --json comm.link_GBps=1
 check bench-train bench train --model tiny --seq 32 --micro 1 --threads 1 --steps 1 --json optimizer.name=muon
+check bench-generate bench generate --model tiny --prompt 8 --tokens 2 --sequences 2 --threads 1 --json
 mkdir "$dir/disk"
 check bench-train bench train --model tiny --seq 32 --micro 1 --threads 1 --steps 1 --json "memory.offload=[optimizer]" "memory.offload_to=$dir/disk"
 check bench-experts bench experts --rows 64 --hidden 32 --ffn 32 --threads 1 --json
 check bench-cast bench cast --elements 1000 --threads 1 --json
 check bench-checkpoint bench checkpoint --model tiny --dir "$dir" --runs 1 --seq 16 --micro 1 --threads 1 --json
-check bench-data bench data "$config" --need 1000 --seconds 0.01 --json "${tiny[@]}" "data.train=$root/README.md" "run.dir=$dir/measured"
+check bench-data bench data "$config" --need 1000 --seconds 0.01 --rules "$root/examples/rules/clean.yaml" --dedup exact --json "${tiny[@]}" "data.train=$root/README.md" "run.dir=$dir/measured"
 check bench-comm bench comm --bytes 4K --seconds 0.01 --json
 "$tutti" train "$config" "${tiny[@]}" "data.train=$root/README.md" data.valid=[] run.steps=2 run.threads=1 checkpoint.every=1 "run.dir=$dir/run" \
     2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
@@ -82,6 +85,8 @@ printf '\x55\xaa' | dd of="$boxes" bs=1 seek=$(($(stat -c %s "$boxes") - 7)) con
 [ $? = 2 ] && grep -q '"ok":false,"whole":"[^"]*/step-00000001"' "$dir/out" || fail "verify of a damaged one: $(cat "$dir/out" "$dir/err")"
 "$tutti" checkpoint verify "$dir/hurt/step-00000002" >"$dir/out"
 grep -q 'before it that is whole is .*/step-00000001$' "$dir/out" || fail "verify of a damaged one: $(cat "$dir/out")"
+printf '%s\n' '{"text":"some words of a text"}' '{"prompt":"a","choices":["b","cc"],"answer":1}' '{"prompt":"a","target":"b","max_tokens":2}' >"$dir/tasks.jsonl"
+check eval eval "$dir/run" --tasks "$dir/tasks.jsonl" --json
 check generate generate "$dir/run" --prompt 'a "b' --max-tokens 4 --json
 grep -q '"prompt":"a \\"b","text":".*","stopped":"length","prompt_tokens":4,"new_tokens":4,' "$dir/out" || fail "generate: $(cat "$dir/out")"
 check data-tokenize data tokenize --tokenizer byte --out "$dir/t" "$root/README.md" --json
@@ -102,16 +107,25 @@ for i in $(seq 200); do echo "{\"text\": \"good $i news of the day\"}"; done >"$
 for i in $(seq 200); do echo "{\"text\": \"buy $i cheap pills now\"}"; done >"$dir/bad.jsonl"
 check data-train-classifier data train-classifier --positive "$dir/good.jsonl" --negative "$dir/bad.jsonl" --out "$dir/q.model" --bits 12 --json
 for n in 3 40 7 90 12; do printf '{"text": "%s"}\n' "$(head -c $n "$root/README.md" | tr -c a-z x)"; done >"$dir/some.jsonl"
-check data-ledger data ledger "$config" "${tiny[@]}" -n 2 parallel.cp=2 "data.train=[$dir/some.jsonl]" data.valid=[] data.tokenizer=byte data.pack=best_fit data.parts=2 "run.dir=$dir/ledger" --step 2 --json
+check data-ledger data ledger "$config" "${tiny[@]}" -n 2 parallel.cp=2 "data.train=[$dir/some.jsonl]" data.valid=[] data.tokenizer=byte data.pack=best_fit data.parts=2 "run.dir=$dir/ledger" run.skip=[2] --step 2 --json
 check data-train-tokenizer data train-tokenizer --vocab-size 300 --out "$dir/tok.json" "$root/README.md" --json
 
 # What a run writes of its steps, of each kind.
-"$tutti" train "$config" -n 2 "${tiny[@]}" model.family=mixtral model.moe.experts=4 parallel.ep=2 moe.buffer=0.1 moe.buffer_least=1 \
-    precision.recipe=fp16 "data.train=$root/README.md" "data.valid=$root/CHANGELOG.md" run.eval_every=1 run.steps=1 run.threads=1 \
+"$tutti" train "$config" -n 2 "${tiny[@]}" model.family=mixtral model.moe.experts=4 model.mtp.depth=2 parallel.ep=2 moe.buffer=0.1 moe.buffer_least=1 \
+    precision.recipe=fp16 "data.train=$root/README.md" "data.valid=$root/CHANGELOG.md" run.eval_every=1 checkpoint.best=eval_loss run.steps=1 run.threads=1 \
     checkpoint.every=0 "run.dir=$dir/experts" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
 grep -qE '"expert_rounds": ?[1-9][0-9.]*, ?"expert_rounds_most": ?([2-9]|[1-9][0-9])' "$dir/experts/metrics.jsonl" ||
     fail "no rounds of experts: $(cat "$dir/experts/metrics.jsonl")"
+grep -qE '"mtp_loss":\[[0-9.]+,[0-9.]+\]' "$dir/experts/metrics.jsonl" || fail "no loss of modules: $(cat "$dir/experts/metrics.jsonl")"
 named metrics "$dir/experts/metrics.jsonl"
+# Saved, gone on from in another layout: one number of the state, that of the checkpoint.
+states=("$tutti" train "$config" "${tiny[@]}" "data.train=$root/README.md" data.valid=[] model.document_mask=true run.threads=1 run.tensorboard=false "run.dir=$dir/states")
+mkdir -m 700 "$dir/memory"
+"${states[@]}" -n 2 parallel.cp=2 run.steps=2 checkpoint.memory_every=1 "checkpoint.memory_dir=$dir/memory" >"$dir/out" 2>&1 && "${states[@]}" run.steps=3 >"$dir/out" 2>&1 || fail "states: $(tail -2 "$dir/out")"
+named metrics "$dir/states/metrics.jsonl"
+of() { grep -o "^{\"step\":2,\"$1\":{\"step\":2,\"state\":\"[0-9a-f]\{16\}\"}}" "$dir/states/metrics.jsonl" | grep -o '[0-9a-f]\{16\}'; }
+state=$(grep -o '"state": *"[0-9a-f]\{16\}"' "$dir/states/checkpoints/step-00000002/manifest.json" | grep -o '[0-9a-f]\{16\}' | grep -x "$(of saved)" | head -1)
+[ -n "$state" ] && [ "$(of loaded)" = "$state" ] || fail "states of step 2: '$state', saved $(of saved), loaded $(of loaded): $(cat "$dir/states/metrics.jsonl")"
 
 "$tutti" train "$config" "${tiny[@]}" precision.recipe=mxfp8 precision.telemetry=2 "data.train=$root/README.md" data.valid=[] data.pack=best_fit run.steps=3 run.threads=1 \
     checkpoint.every=0 "run.dir=$dir/rounded" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
@@ -124,6 +138,13 @@ grep -q 'layer 1 falls back to bf16' "$dir/err" || fail "no word of a layer that
 grep -q 'precision: .*fell back to bf16 before: layer 0, 1' "$dir/err" || fail "the first lines do not say which layers fell back: $(cat "$dir/err")"
 named metrics "$dir/rounded/metrics.jsonl"
 named metrics "$dir/fallen/metrics.jsonl"
+
+# Answers and their rewards.
+echo '{"prompt": "say it"}' >"$dir/prompts.jsonl"
+echo "{model: {layers: 1, hidden: 32, heads: 2, ffn: 32, seq_len: 16}, train: {objective: grpo, grpo: {group: 2, updates: 2, beta: 0.1, tokens: 4, reward: 'awk \"{ print NR }\"'}}," \
+    "data: {train: [$dir/prompts.jsonl]}, batch: {global: 2, micro: 2}, run: {dir: $dir/rewarded, steps: 2, threads: 1}}" >"$dir/grpo.yaml"
+"$tutti" train "$dir/grpo.yaml" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
+named metrics "$dir/rewarded/metrics.jsonl"
 
 # A model that sees: pictures, and how many of them are right.
 make=$(dirname "$tutti")/tests/make_shards
@@ -140,7 +161,7 @@ fi
 for name in $(printf '%s\n' "${names[@]}" metrics | sort -u); do
     for key in $(unprinted "$name"); do
         case $name.$key in verify.routing_replayed | verify.eps | bench-comm.library) ;;
-            watch.straggler_cause | metrics.skip_cause | metrics.staleness_* | metrics.replicas_differ | metrics.straggler | metrics.replay_differs) ;; *) fail "$name: $key is documented and nobody prints it" ;; esac
+            watch.straggler_cause | metrics.skip_cause | metrics.staleness_* | metrics.replicas_differ | metrics.rewards_* | metrics.straggler | metrics.replay_differs) ;; *) fail "$name: $key is documented and nobody prints it" ;; esac
     done
 done
 

@@ -30,7 +30,7 @@ expect 0 "usage" - "$tutti" help
 expect 0 "tutti 0" - "$tutti" --version
 expect 2 - "usage" "$tutti"
 expect 2 - "no command 'trian'|did you mean 'train'" "$tutti" trian
-for command in train generate data plan explain checkpoint schedule bench "bench gemm" "bench cast" "bench train"; do
+for command in train generate data plan explain checkpoint schedule bench "bench gemm" "bench cast" "bench train" "bench generate"; do
     expect 0 "" - "$tutti" $command --help
     [ -s "$dir/out" ] || fail "no help of $command"
 done

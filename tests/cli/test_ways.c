@@ -165,6 +165,8 @@ static struct claim claim_of(enum op op, const char *family, const char *words)
         bool few = behind(words, "or weights in place");
         return (struct claim){0, 1ULL << (SEEN_PACKED + level) | (few ? 1ULL << (SEEN_IN_PLACE + level) : 0)};
     }
+    if (behind(words, ", f32 panels")) /* of a scan's products */
+        return (struct claim){1ULL << (SEEN_VEC + level), 1ULL << (SEEN_PACKED + tile_ops_get(DT_F32)->needs)};
     if (behind(words, "few rows")) return (struct claim){1ULL << (SEEN_IN_PLACE + level), 0};
     if (behind(words, "few tokens")) return (struct claim){1ULL << (SEEN_FEW + level), 0};
     if (op != OP_ATTENTION && op != OP_ATTENTION_PART && op != OP_ATTENTION_CACHED)

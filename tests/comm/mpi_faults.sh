@@ -22,35 +22,36 @@ fault() {
     grep -qs "rank [0-9].*operations" "$dir"/run/flight-rank*.txt || fail "$case: no flight recorder"
 }
 
-fault operation 0 1 "^error: .*rank 0: all_reduce #4 'gradient'.*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"
-fault count 0 1 "^error: .*rank 0: all_reduce #4.*sum 8 f32.*rank 2: all_reduce #4.*sum 7 f32.*the count differs"
-fault dtype 0 1 "^error: .*rank 0: all_reduce #4.*sum 8 f32.*rank 2: all_reduce #4.*sum 8 i32.*the dtype differs"
-fault fail 0 1 "^error: rank 2: /data/a.bin: no space left"
-fault "fail slowly" 0 1 "^error: rank 2: /data/a.bin: no space left"
-fault message 0 1 "^error: rank 2 sends .* to rank 0, which receives 16 bytes: exchange #1 'activation' \(16 bytes from rank 2\)"
-fault hang 0 1 "^error: rank 2 is late: all_reduce #4 'gradient'.*rank 2 last finished all_reduce #3"
-fault behind 0 1 "^error: rank 2 is late: exchange #1 'activation' \(32 bytes from rank 1\).*through ranks that wait as well.*rank 2 last finished"
-fault native 0 1 "^error: rank 2 is late: all_reduce #4"
+beside fault operation 0 1 "^error: .*rank 0: all_reduce #4 'gradient'.*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"
+beside fault count 0 1 "^error: .*rank 0: all_reduce #4.*sum 8 f32.*rank 2: all_reduce #4.*sum 7 f32.*the count differs"
+beside fault dtype 0 1 "^error: .*rank 0: all_reduce #4.*sum 8 f32.*rank 2: all_reduce #4.*sum 8 i32.*the dtype differs"
+beside fault fail 0 1 "^error: rank 2: /data/a.bin: no space left"
+beside fault "fail slowly" 0 1 "^error: rank 2: /data/a.bin: no space left"
+beside fault message 0 1 "^error: rank 2 sends .* to rank 0, which receives 16 bytes: exchange #1 'activation' \(16 bytes from rank 2\)"
+beside fault hang 0 1 "^error: rank 2 is late: all_reduce #4 'gradient'.*rank 2 last finished all_reduce #3"
+beside fault behind 0 1 "^error: rank 2 is late: exchange #1 'activation' \(32 bytes from rank 1\).*through ranks that wait as well.*rank 2 last finished"
+beside fault native 0 1 "^error: rank 2 is late: all_reduce #4"
 for hosts in 0 1; do # a group is made: one of its two ranks never comes, or comes with other ranks
-    fault absent $hosts 1 "^error: group pair \(ranks 0, 2\): after 1.00 s \(comm.timeout_s\) rank 2 did not come to make it"
-    fault list $hosts 1 "^error: rank 2 comes to group pair with other ranks than rank 0, which has 0, 2 \(2 ranks; there: group pair of 3\)"
+    beside fault absent $hosts 1 "^error: group pair \(ranks 0, 2\): after 1.00 s \(comm.timeout_s\) rank 2 did not come to make it"
+    beside fault list $hosts 1 "^error: rank 2 comes to group pair with other ranks than rank 0, which has 0, 2 \(2 ranks; there: group pair of 3\)"
 done
-fault operation 1 1 "^error: .*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"
-fault count 1 1 "^error: .*rank 2: all_reduce #4.*sum 7 f32.*the count differs"
-fault dtype 1 1 "^error: .*rank 2: all_reduce #4.*sum 8 i32.*the dtype differs"
-fault "operation unchecked" 1 1 "^error: .*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"
-fault fail 1 1 "^error: rank 2: /data/a.bin: no space left"
-fault hang 1 1 "^error: rank 2 is late.*rank 2 is on another host and does not answer"
-fault behind 1 1 "^error: rank 2 is late.*through ranks that wait as well.*rank 2 is on another host and does not answer"
-fault native 1 1 "^error: rank 2 is late.*rank 2 is on another host and does not answer"
-fault kill 1 - ""
+beside fault operation 1 1 "^error: .*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"
+beside fault count 1 1 "^error: .*rank 2: all_reduce #4.*sum 7 f32.*the count differs"
+beside fault dtype 1 1 "^error: .*rank 2: all_reduce #4.*sum 8 i32.*the dtype differs"
+beside fault "operation unchecked" 1 1 "^error: .*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"
+beside fault fail 1 1 "^error: rank 2: /data/a.bin: no space left"
+beside fault hang 1 1 "^error: rank 2 is late.*rank 2 is on another host and does not answer"
+beside fault behind 1 1 "^error: rank 2 is late.*through ranks that wait as well.*rank 2 is on another host and does not answer"
+beside fault native 1 1 "^error: rank 2 is late.*rank 2 is on another host and does not answer"
+beside fault kill 1 - ""
 # MPICH's launcher kills everybody at once when one is killed, before anybody can look, and ends with status 0 when one
 # just exits, unless told not to clean up.
 if [ "$library" = mpich ]; then
     options=(-disable-auto-cleanup)
-    fault kill 0 - ""
+    beside fault kill 0 - ""
 else
-    fault kill 0 - "^error: rank 2 is gone"
+    beside fault kill 0 - "^error: rank 2 is gone"
 fi
-fault exit 0 - "^error: rank 2 is gone"
+beside fault exit 0 - "^error: rank 2 is gone"
+all_done
 passed

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by tests that start ranks through an MPI library: script.sh, and mpirun, programs, options, and
 # ranks N COMMAND...: runs it under the library's launcher, more ranks than cores if need be, for at most two minutes; and
+# beside COMMAND...: a case of its own that mostly waits, in the background, three at once: $dir is a folder of its own there, with links to
+# the .yaml and .sh files of the script's; all_done: when they are over; and
 # clock: seconds that were fair to a process that waits (tests/fair_clock.c), for "within seconds" on a busy machine.
 # shellcheck shell=bash disable=SC2034
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # what the libraries keep until the end is theirs
@@ -19,5 +21,17 @@ options=() # of the launcher
 ranks() {
     local n=$1
     shift
-    timeout --kill-after=5 120 "$mpirun" "${options[@]}" -np "$n" "$@" </dev/null
+    timeout --kill-after=5 400 "$mpirun" "${options[@]}" -np "$n" "$@" </dev/null
 }
+cases=0
+beside() {
+    local own=$dir/case-$((cases += 1))
+    while [ "$(jobs -rp | wc -l)" -ge 3 ]; do wait -n; done
+    mkdir "$own"
+    find "$dir" -maxdepth 1 -type f -name '*.yaml' -exec ln -s {} "$own" \;
+    (
+        dir=$own
+        "$@"
+    ) &
+}
+all_done() { wait; }

@@ -59,7 +59,7 @@ int main(int argc, char **argv)
 {
     struct comm *world;
     struct err e = {0};
-    struct comm_config cfg = {.timeout_s = 60, .ranks_per_host = argc > 1 ? atoi(argv[1]) : 0};
+    struct comm_config cfg = {.timeout_s = 600, .ranks_per_host = argc > 1 ? atoi(argv[1]) : 0};
     if (CASE_STRIDE > 1) return 0; /* a sanitizer's shadow of it is no better test */
     if (comm_world_mpi(&world, &cfg, &e)) return fprintf(stderr, "%s\n", e.text), 1;
     unsigned char *x = mem_pages_new((size_t)n);

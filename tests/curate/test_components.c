@@ -9,7 +9,7 @@
 #include "curate/components.h"
 #include "sanitized.h"
 
-enum { VERTICES = 900 / CASE_STRIDE };
+enum { VERTICES = 480 / CASE_STRIDE };
 struct graph {
     int n;
     int (*edge)[2];

@@ -204,6 +204,47 @@ static void test_other_members(void **state)
     scratch_free(dir);
 }
 
+/* Tables keep their other columns of texts: of csv all of them, of Parquet those that hold texts. */
+static void test_other_columns(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *text, *out = fs_join(dir, "out");
+    char *in[] = {put_text(dir, "a.csv",
+                           "id,text,\"no, \"\"te\"\"\",source,last\r\n"
+                           "7,\"long enough,\nto stay\",\"a \"\"b\"\"\",cc,\xFF\r\n"
+                           "8,short\n"
+                           "9,also long enough,x,,\n"),
+                  xstrdup(TEST_DIR "/data/fixtures/parquet/snappy-1-PLAIN.parquet")};
+    struct rules *rules = some_rules("rules: [{length: {min_chars: 11}}]\n");
+    struct pass_result r;
+    struct err e;
+    size_t n;
+    assert_ok(run(rules, in, 2, out, 1, 1 << 20, &r, &e), &e);
+    pass_result_fini(&r);
+    char *part = fs_join(out, "part-00000.jsonl");
+    assert_ok(fs_read_all(part, 1 << 20, &text, &n, &e), &e);
+    static const char *const wanted[] = {
+        "{\"text\": \"long enough,\\nto stay\", ",
+        "\"bytes\": 20, \"id\": \"7\", \"no, \\\"te\\\"\": \"a \\\"b\\\"\", \"original_source\": \"cc\", \"last\": "
+        "\"\xEF\xBF\xBD\"}\n",
+        "\"bytes\": 16, \"id\": \"9\", \"no, \\\"te\\\"\": \"x\", \"original_source\": \"\", \"last\": \"\"}\n",
+        /* rows 0 and 23 of make_sources.py's table */
+        "{\"text\": \"prefix-000 \xC3\xA9\\n\", ",
+        ", \"tags\": [], \"message\": {\"role\":\"user\"}}\n",
+        ", \"tags\": [\"t23.0\",\"t23.1\",null], \"message\": {\"role\":\"user\",\"content\":\"c23\"}}\n",
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (!strstr(text, wanted[i])) fail_msg("no %s in %s", wanted[i], text);
+    assert_null(strstr(text, "short"));
+    xfree(text);
+    xfree(part);
+    xfree(in[0]);
+    xfree(in[1]);
+    xfree(out);
+    rules_free(rules);
+    scratch_free(dir);
+}
+
 static void test_lines(void **state)
 {
     (void)state;
@@ -418,9 +459,9 @@ static void test_bad(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_packed), cmocka_unit_test(test_other_members),
-        cmocka_unit_test(test_lines),   cmocka_unit_test(test_killed), cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_packed),  cmocka_unit_test(test_other_members),
+        cmocka_unit_test(test_other_columns), cmocka_unit_test(test_lines),   cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_full_disk),     cmocka_unit_test(test_refused), cmocka_unit_test(test_bad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -332,6 +332,14 @@ def first(texts, normalizer):
     return unigram(texts, 500, normalizer, pre_tokenizers.Metaspace(prepend_scheme="first"), ("<unk>", "<s>"), fallback=True)
 
 
+def first_each(texts, normalizer):
+    """Every character a piece: the symbol is put before each that came from the document's first one."""
+    each = pre_tokenizers.Sequence([split(["(?m:.)"], "isolated"), pre_tokenizers.Metaspace(prepend_scheme="first", split=False)])
+    t = unigram(texts, 400, normalizer, each, ("<unk>", "<s>"), fallback=True)
+    t.add_tokens([AddedToken("k", normalized=True), AddedToken("A", normalized=True)])
+    return t
+
+
 def ctc(texts):
     return word_level(texts, split(["(?m:.)"], "isolated"), vocab=80, decoder=decoders.CTC("<unk>", "e", True))
 
@@ -357,6 +365,8 @@ KINDS = {
     "first_nmt": (lambda x: first(x, normalizers.Nmt()), True, False), "first_strip": (lambda x: first(x, normalizers.Strip()), True, False),
     "first_replace": (lambda x: first(x, normalizers.Sequence([normalizers.Replace("the", "T"), normalizers.Replace(Regex(r"\s\s+"), "_"), normalizers.Replace("a", "")])),
                       True, False),
+    "first_forms": (lambda x: first_each(x, normalizers.Sequence([normalizers.NFKD(), normalizers.NFC(), normalizers.Replace("the", "T")])), True, False),
+    "first_map": (lambda x: first_each(x, normalizers.Sequence([normalizers.Precompiled(charsmap(RULES)), normalizers.Prepend("_")])), True, False),
     "delimiter": (lambda x: word_level(x, P.Sequence([P.CharDelimiterSplit("e"), P.Punctuation("merged_with_next"), P.Metaspace("_", "first")])), False, False),
 }
 

@@ -47,7 +47,7 @@ static struct chat *open_chat(const struct tokenizer *t, const char *template, e
 {
     struct chat *c;
     struct err e;
-    assert_ok(chat_open(&c, &(struct chat_rules){template, NULL, on}, t, &e), &e);
+    assert_ok(chat_open(&c, &(struct chat_rules){template, NULL, on, CHAT_PLAIN, 0, 0, 0}, t, &e), &e);
     return c;
 }
 
@@ -239,8 +239,8 @@ static void test_marks(void **state)
         struct str record = {0};
         struct err e;
         if (!row->marks[0]) continue;
-        assert_err(chat_open(&c, &(struct chat_rules){row->name, NULL, CHAT_ANSWERS}, byte, &e), &e, ERR_REQUEST,
-                   row->marks[0]);
+        assert_err(chat_open(&c, &(struct chat_rules){row->name, NULL, CHAT_ANSWERS, CHAT_PLAIN, 0, 0, 0}, byte, &e),
+                   &e, ERR_REQUEST, row->marks[0]);
         assert_non_null(strstr(e.text, "plain"));
         c = open_chat(t, row->name, CHAT_ANSWERS);
         struct chat_tokens clean = encode(c, TALK);
@@ -465,11 +465,11 @@ static void test_names(void **state)
                     "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"}, {\"name\": \"default\", "
                     "\"template\": "
                     "\"{% for m in messages %}[{{ m.content }}]{% endfor %}\"}]}");
-    assert_ok(chat_open(&c, &(struct chat_rules){"tokenizer", tokenizer, CHAT_ALL}, t, &e), &e);
+    assert_ok(chat_open(&c, &(struct chat_rules){"tokenizer", tokenizer, CHAT_ALL, CHAT_PLAIN, 0, 0, 0}, t, &e), &e);
     check_trained(t, c, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "[a]$|");
     chat_close(c);
     char *own = put_text(dir, "chat_template.jinja", "{{ messages[0].content }}!");
-    assert_ok(chat_open(&c, &(struct chat_rules){"tokenizer", dir, CHAT_ALL}, t, &e), &e);
+    assert_ok(chat_open(&c, &(struct chat_rules){"tokenizer", dir, CHAT_ALL, CHAT_PLAIN, 0, 0, 0}, t, &e), &e);
     check_trained(t, c, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "a!$|");
     chat_close(c);
     xfree(own);

@@ -100,7 +100,7 @@ static void begin(struct fixture *f)
     struct err e;
     f->dir = scratch_new();
     f->t = tokenizer_new_byte();
-    struct chat_rules rules = {"plain", NULL, CHAT_ANSWERS};
+    struct chat_rules rules = {.template_name = "plain", .train_on = CHAT_ANSWERS, .side = CHAT_PLAIN};
     assert_ok(chat_open(&f->c, &rules, f->t, &e), &e);
     for (int i = 0; i < RECORDS; i++) {
         if (i % 1031 == 1030) str_puts(&text, "no json\n");
@@ -144,7 +144,8 @@ static int run_once(const struct fixture *f, const char *out, int n_threads, int
     bad_list_init(&bad, out);
     struct tokenfile_head head = {.vocab = tokenizer_vocab(f->t), .eos = tokenizer_eos(f->t), .key = source_key(s)};
     struct tokenfile_writer *w;
-    struct tokenize_run run = {.tokenizer = f->t,
+    struct tokenize_run run = {.vocab = tokenizer_vocab(f->t),
+                               .tokenizer = f->t,
                                .source = s,
                                .out_path = out,
                                .key = head.key,

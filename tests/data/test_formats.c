@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "json_line_check.h"
 #include "sanitized.h"
 #include "source/brace.h"
 
@@ -413,6 +414,72 @@ static void test_braces(void **state)
     scratch_free(dir);
 }
 
+/* Lines are read in one pass as the library reads them: whole, cut anywhere, and with any byte changed. */
+static void test_lines_in_one_pass(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        bool taken;
+    } lines[] = {
+        {"{}", true},
+        {" \t{ \"text\" : \"a\" } \r", true},
+        {"{\"text\":\"twelve and more bytes \xC3\xA9\xF0\x9F\x98\x80\\n\\t\\\"\\\\\\/\\b\\f\\r\"}", true},
+        {"{\"text\":\"\\u0041\\u00e9\\u20AC\\ud83d\\ude00 and on\",\"n\":[-0.5e+3,0,10,{\"a\":[]},[{}]]}", true},
+        {"{\"a\":{\"text\":\"not this\"},\"text\":\"this\",\"b\":[true,false,null,\"\\u12ab\"]}", true},
+        {"{\"text\":\"first\",\"text\":\"last\"}", true},
+        {"{\"text\":\"first\",\"text\":7}", true},
+        {"{\"n\":123456789012345678901234567890,\"m\":1e999,\"text\":\"\"}", true},
+        {"{\"t\\u0065xt\":\"a key with an escape\"}", false},
+        {"{\"text\":\"\\u0000\"}", false},
+        {"{\"text\":\"\\ud83d\"}", false},
+        {"{\"text\":\"\\ude00\\ud83d\"}", false},
+        {"{\"text\":\"a\tb\"}", false},
+        {"{\"text\":\"\xC3\"}", false},
+        {"{\"text\":\"\xED\xA0\x80\"}", false},
+        {"\xEF\xBB\xBF{\"text\":\"a\"}", false},
+        {"{\"text\":\"a\",}", false},
+        {"{\"text\":\"a\"}}", false},
+        {"{\"n\":[1 2]}", false},
+        {"{\"n\":[1,]}", false},
+        {"{\"n\":[,1]}", false},
+        {"{\"n\":[1}", false},
+        {"{\"n\":01}", false},
+        {"{\"n\":1.}", false},
+        {"{\"n\":.5}", false},
+        {"{\"n\":-}", false},
+        {"{\"n\":1e}", false},
+        {"{\"n\":NaN}", false},
+        {"{\"n\" 1}", false},
+        {"{1:1}", false},
+        {"[\"text\"]", false},
+        {"\"text\"", false},
+        {"", false},
+    };
+    struct json_line l = {0};
+    int64_t taken = 0, tried = 0;
+    char line[256], deep[300];
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        size_t n = strlen(lines[i].line);
+        if (json_line_check(&l, lines[i].line, n, "text") != lines[i].taken) fail_msg("%s", lines[i].line);
+        for (size_t k = 0; k <= n; k++) json_line_check(&l, lines[i].line, k, "text");
+        for (size_t k = 0; k < n * 256; k += CASE_STRIDE) {
+            memcpy(line, lines[i].line, n);
+            line[k / 256] = (char)k;
+            taken += json_line_check(&l, line, n, "text");
+            tried++;
+        }
+    }
+    assert_true(taken > tried / 20 && taken < tried); /* of what is changed some is JSON all the same */
+    for (int depth = 60; depth < 70; depth++) {
+        int at = snprintf(deep, sizeof deep, "{\"text\":\"deep\",\"n\":");
+        for (int k = 0; k < 2 * depth; k++) deep[at++] = k < depth ? '[' : ']';
+        deep[at++] = '}';
+        assert_int_equal(json_line_check(&l, deep, (size_t)at, "text"), depth < 64);
+    }
+    str_free(&l.text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_members_that_are_none),
         cmocka_unit_test(test_damaged_shards),
         cmocka_unit_test(test_bad_lines),
+        cmocka_unit_test(test_lines_in_one_pass),
         cmocka_unit_test(test_gigantic_line),
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_braces),

@@ -48,6 +48,21 @@ tail -c +$((byte + 1)) "$shard" | head -c 3 | cmp -s - <(printf '\377\330\377') 
 expect "pictures/s" "$tutti" bench data vit.yaml --seconds 0.02 --need 100
 expect "colour" "$tutti" data inspect "$root/tests/fuzz/corpus/image/exif.jpg"
 
+# A metadataset of Megatron-Energon, whose parts are no overlap; its folders are named, and a step that is left out is said to be.
+mkdir -p e/.nv-meta && cp s-0.tar s-1.tar e/
+printf 'sample_type: {__module__: megatron.energon, __class__: ImageClassificationSample}\nfield_map: {image: jpg, label: cls}\n' >e/.nv-meta/dataset.yaml
+printf 'split_parts: {train: [s-0.tar], val: [s-1.tar]}\nexclude: [s-0.tar/000003, s-0.tar/nobody]\n' >e/.nv-meta/split.yaml
+printf '{"shard_counts": {"s-0.tar": 24, "s-1.tar": 24}}\n' >e/.nv-meta/.info.json
+printf '__class__: MetadatasetV2\nsplits:\n  train: {blend: [{path: e, weight: 2}, {path: e, split_part: val}]}\n  val: {path: e}\n' >mix.yaml
+"$tutti" train vit.yaml data.train=mix.yaml data.valid=mix.yaml run.dir=m run.steps=3 run.skip=[2] run.eval_every=3 2>log || fail "a metadataset: $(tail -3 log)"
+grep -q "47 pictures\|71 pictures" log && grep -q "1 samples are excluded that its shards do not have" log && ! grep -q "is trained on, too" log || fail "a metadataset says: $(cat log)"
+grep -q '"sources":\[{"samples":16,.*{"samples":8,' m/metrics.jsonl || fail "no two sources: $(tail -1 m/metrics.jsonl)"
+expect "mix.yaml: e (val): 5 samples" "$tutti" data ledger vit.yaml data.train=mix.yaml --step 3 run.dir=m
+expect '"left_out":true,"left_out_by":"run.skip"' "$tutti" data ledger vit.yaml data.train=mix.yaml --step 2 run.dir=m run.skip=[2] --json
+echo '{"step":3,"cause":"loss","loss":9,"mean":1,"deviation":0.1,"back_to":0}' >m/skips.jsonl
+expect "left out: the run in m did not train on this step's batch (m/skips.jsonl" "$tutti" data ledger vit.yaml data.train=mix.yaml --step 3 run.dir=m
+expect '"left_out":false' "$tutti" data ledger vit.yaml data.train=mix.yaml --step 1 run.dir=m --json
+
 # A step of it once more, from the checkpoint before.
 expect "has the same, to the last digit" "$tutti" replay run --step 14
 

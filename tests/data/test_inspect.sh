@@ -54,6 +54,21 @@ done
 loss() { grep -o '"loss":[0-9.]*' "$1/metrics.jsonl" | cut -c1-13; }
 [ "$(loss "$dir/run1")" = "$(loss "$dir/run2")" ] || fail "one and two ranks have other losses"
 
+# over cp: the busiest rank's share of attention in the metrics is what the ledger says of the step, also by position and over two copies
+figure() { grep -o "\"$1\":[0-9.]*" | head -1 | cut -d: -f2; }
+for how in 2:area 4:area 2:position; do
+    "$tutti" train "$dir/c.yaml" run.dir="$dir/cp$how" -n ${how%:*} parallel.cp=2 parallel.cp_balance=${how#*:} model.seq_len=96 >/dev/null 2>"$dir/err" || fail "cp $how: $(cat "$dir/err")"
+    for step in 1 2 3; do
+        line=$(grep "\"step\":$step," "$dir/cp$how/metrics.jsonl")
+        told=$("$tutti" data ledger "$dir/c.yaml" --step $step -n 2 parallel.cp=2 model.seq_len=96 --json 2>/dev/null)
+        plain=$(figure busiest_by_position <<<"$told") balanced=$(figure "busiest_by_${how#*:}" <<<"$told")
+        [ -n "$plain" ] && [ "$(figure cp_busiest_by_position <<<"$line")" = "$plain" ] && [ "$(figure cp_busiest <<<"$line")" = "$balanced" ] ||
+            fail "cp $how, step $step: the ledger says $plain and $balanced: $line"
+        awk "BEGIN { exit !($plain >= 1.02 && $balanced <= $plain) }" || fail "cp $how, step $step: $plain by position, $balanced: no gain to see"
+    done
+done
+grep -q cp_busiest "$dir/run2/metrics.jsonl" && fail "a run without cp speaks of its balance"
+
 # what a packed document ends with is predicted and stands in no place; parts say where they are from
 [ "$("$tutti" data inspect "$dir/c.yaml" --step 1 --tokens 2>/dev/null | grep -c '^  target .* yes .*<|endoftext|>$')" -gt 0 ] || fail "no end of text is shown as a target"
 echo '{"text":"plain words, all of them trained"}' >"$dir/plain.jsonl"

@@ -230,10 +230,15 @@ static void token_files(void **state)
     server_put(&server, "/b/w.tok", bytes, n, "tok");
     struct dataset *here = open_data(path, t), *there = open_data(url, t), *store = open_data("s3://b/w.tok", t);
     assert_true(dataset_fingerprint(here) == dataset_fingerprint(there));
+    size_t objects = dataset_object_bytes(there);
+    assert_int_equal(dataset_object_bytes(here), 0);
+    assert_int_equal(objects, remote_bytes(&options));
+    void *memory = xmalloc(objects);
     struct batch a, b;
     batch_init(&a, 8, 64);
     batch_init(&b, 8, 64);
     for (int64_t step = 0; step < 20; step++) {
+        if (step == 3) dataset_objects_in(there, memory);
         if (step == 5) server_trouble(&server, STATUS, 2, 500, "");
         assert_ok(dataset_batch(here, step, 8, 0, &a, &e), &e);
         assert_ok(dataset_batch(step % 2 ? there : store, step, 8, 0, &b, &e), &e);
@@ -243,6 +248,7 @@ static void token_files(void **state)
     dataset_close(here);
     dataset_close(there);
     dataset_close(store);
+    xfree(memory);
 
     /* It goes away while batches are prepared: every batch that could be made comes, then the error, which stays. */
     struct prefetch *p;

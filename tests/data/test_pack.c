@@ -60,11 +60,32 @@ static uint64_t check_pack(const struct pack *p, const int64_t *n_tokens, int64_
     return look;
 }
 
-static int64_t used_in(const struct pack *p, int64_t s)
+/* Padded in groups: pieces of like length together, as many as fit of the next in length, samples by attention. */
+static void check_lined_up(const struct pack *p, const int64_t *n_tokens, int64_t n, int64_t seq)
 {
-    int64_t n = 0;
-    for (int64_t i = p->first[s]; i < p->first[s + 1]; i++) n += p->pieces[i].n;
-    return n;
+    int64_t *of_length = xcalloc((size_t)seq + 1, sizeof *of_length), n_samples = 0, room = 0, area = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t left = n_tokens[i] - 1; left > 0; left -= seq) of_length[left < seq ? left : seq]++;
+    for (int64_t len = seq; len > 0; len--)
+        for (int64_t i = 0; i < of_length[len]; i++) {
+            if (len > room) room = seq, n_samples++;
+            room -= len;
+        }
+    xfree(of_length);
+    assert_int_equal(p->n_samples, n_samples);
+    for (int64_t s = 0; s < p->n_samples; s++) {
+        int64_t least = seq, most = 0, was = area;
+        area = 0;
+        for (int64_t i = p->first[s]; i < p->first[s + 1]; i++) {
+            int64_t len = p->pieces[i].n;
+            least = len < least ? len : least;
+            most = len > most ? len : most;
+            area += len * len;
+        }
+        assert_true(was <= area);
+        for (int64_t i = 0; i < p->n_pieces; i++) /* nobody of another sample is between those of this one */
+            if (i < p->first[s] || i >= p->first[s + 1]) assert_false(p->pieces[i].n > least && p->pieces[i].n < most);
+    }
 }
 
 static void test_packing(void **state)
@@ -101,8 +122,19 @@ static void test_packing(void **state)
             pack_fini(&p);
             o = (struct pack_options){.kind = PACK_PADDED, .seq = seq, .by_area = true};
             pack_documents(&p, &o, n_tokens, n);
+            uint64_t apart = check_pack(&p, n_tokens, n, seq, false);
+            check_lined_up(&p, n_tokens, n, seq);
+            o.shuffled = true;
+            o.shuffle = dice(&seed);
+            pack_documents(&other, &o, n_tokens, n);
+            check_lined_up(&other, n_tokens, n, seq);
+            uint64_t look = check_pack(&other, n_tokens, n, seq, false);
+            if (n > 100 && seq > 2) assert_true(look != apart);
+            pack_fini(&other);
+            pack_fini(&p);
+            o.by_area = false;
+            pack_documents(&p, &o, n_tokens, n);
             check_pack(&p, n_tokens, n, seq, true);
-            for (int64_t s = 1; s < p.n_samples; s++) assert_true(used_in(&p, s - 1) <= used_in(&p, s));
             pack_fini(&p);
         }
 }
@@ -257,8 +289,12 @@ static void test_packed_batches(void **state)
                 assert_true(look[0] != look[1] && other > 10 && trained > 0);
                 double share = (double)padded / (double)(per_epoch / 8 * 8 * 50);
                 assert_true(fabs(share - dataset_padding(d, 0)) < 0.06);
+                bool alone = kind == PACK_PADDED && !group;
                 if (kind == PACK_BEST_FIT) assert_true(dataset_padding(d, 0) < 0.12);
-                assert_int_equal(met[0] != met[1], kind == PACK_BEST_FIT); /* documents meet others in every epoch */
+                else
+                    assert_true(alone ? dataset_padding(d, 0) > 0.5
+                                      : dataset_padding(d, 0) < 0.35); /* what groups save */
+                assert_int_equal(met[0] != met[1], !alone);            /* documents meet others in every epoch */
                 batch_fini(&whole);
                 batch_fini(&part);
                 dataset_close(d);
@@ -279,7 +315,7 @@ static void test_groups(void **state)
     struct dataset_source sources[] = {{.path = a, .weight = 2}, {.path = b, .weight = 1}};
     struct dataset *d = open_with((struct dataset_options){.seq_len = 50,
                                                            .shuffled = true,
-                                                           .window = 100,
+                                                           .window = 600,
                                                            .pack = PACK_PADDED,
                                                            .group = 8,
                                                            .global_batch = 8},
@@ -311,7 +347,8 @@ static void test_groups(void **state)
         }
     }
     assert_int_equal(taken[0], 2 * taken[1]);
-    assert_true((double)spread / (double)n_groups < 6); /* of lengths from 1 to 50, in windows of 100 documents */
+    assert_true((double)spread / (double)n_groups <
+                6); /* of lengths from 1 to 50, side by side: a group is 20 documents or more */
     dataset_close(d);
     xfree(a);
     xfree(b);

@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include "data/dataset.h"
-#include "data/energon.h"
+#include "data/energon_mix.h"
 #include "data/prefetch.h"
+#include "data/sample_keys.h"
 #include "media/encode.h"
 #include "sanitized.h"
 
@@ -418,7 +419,8 @@ static void test_energon(void **state)
     energon_folder(&r, TYPE MAP,
                    "split_parts:\n  train:\n  - parts/data-{2..1}.tar\n  val:\n  - parts/data-0.tar\n  test: "
                    "[]\nexclude:\n"
-                   "- parts/data-1.tar/{0..1}\n- parts/data-0.tar/3\n- parts/data-2.tar/5\n",
+                   "- parts/data-1.tar/s/{00010..00011}\n- parts/data-0.tar/s/00003\n- parts/data-2.tar/s/00025\n"
+                   "- parts/data-2.tar/s/0002\n",
                    counts);
     assert_true(energon_is(folder));
     assert_ok(image_index_open(&x, &o, &e), &e);
@@ -447,6 +449,11 @@ static void test_energon(void **state)
          "train", "number of samples"},
         {TYPE MAP, "split_parts: {train: [parts/data-0.tar]}", "[]", "train", "a map"},
         {TYPE "sample_loader: loader.py:f\n", "a: b", counts, "train", "Python"},
+        {TYPE "field_map: {image: png, caption: txt}\n", "a: b", counts, "train",
+         "has no field \"caption\"; it has image"},
+        {"__module__: megatron.energon\n__class__: CrudeWebdataset\n", "a: b", counts, "train", "a cooker"},
+        {"sample_type: {__class__: InterleavedSample}\n", "a: b", counts, "train", "pictures and texts in turn"},
+        {TYPE MAP "split_config: split9.yaml\n", "a: b", counts, "train", "split9.yaml"},
         {TYPE, "a: b", counts, "train", "field_map"},
         {TYPE "field_map: {image: png}\n", "a: b", counts, "train", ""},
         {MAP, "a: b", counts, "train", "__class__"},
@@ -462,8 +469,6 @@ static void test_energon(void **state)
     xfree(folder);
     room_free(&r);
 }
-
-/* ---- batches ---- */
 
 static struct dataset_options pictures_of(const struct room *r, const struct dataset_source *s, int n,
                                           enum view_crop crop)
@@ -490,6 +495,336 @@ static struct dataset_options pictures_of(const struct room *r, const struct dat
                    .part = "train"},
     };
 }
+
+/* ---- several folders in one ---- */
+
+enum { PICTURES = 1, LABELS = 2 };
+
+/* A folder of samples [from, to), `per` in a shard, all of them train; what: of which its samples are. */
+static void folder_of(const struct room *r, const char *name, int from, int to, int per, int what)
+{
+    struct str tar = {0}, split = {0}, info = {0};
+    char path[64], text[80];
+    str_puts(&split, "split_parts:\n  val: []\n  train:\n");
+    str_puts(&info, "{\"shard_counts\": {");
+    for (int i = from, n; i < to; i += n) {
+        n = to - i < per ? to - i : per;
+        str_clear(&tar);
+        for (int k = i; k < i + n; k++) {
+            struct image m = sample_image(k);
+            struct str file = {0};
+            encode_png(&file, &m, (struct png_wish){0});
+            snprintf(path, sizeof path, "s/%05d.png", k);
+            if (what & PICTURES) tar_add(&tar, path, file.p, file.n);
+            snprintf(path, sizeof path, "s/%05d.cls", k);
+            snprintf(text, sizeof text, "%d", k % CLASSES);
+            if (what & LABELS) tar_add(&tar, path, text, strlen(text));
+            image_free(&m);
+            str_free(&file);
+        }
+        tar_end(&tar);
+        snprintf(path, sizeof path, "%s/%05d.tar", name, i);
+        xfree(put_file(r, path, tar.p, tar.n));
+        str_printf(&split, "  - '%05d.tar'\n", i);
+        str_printf(&info, "%s\"%05d.tar\": %d", i > from ? ", " : "", i, n);
+    }
+    str_puts(&info, "}}");
+    snprintf(path, sizeof path, "%s/.nv-meta/split.yaml", name);
+    put_text(r, path, str_text(&split));
+    snprintf(path, sizeof path, "%s/.nv-meta/.info.json", name);
+    put_text(r, path, str_text(&info));
+    snprintf(path, sizeof path, "%s/.nv-meta/dataset.yaml", name);
+    put_text(r, path,
+             what == (PICTURES | LABELS) ? TYPE MAP
+             : what == PICTURES          ? "sample_type: {__class__: ImageSample}\nfield_map: {image: png}\n"
+                                : "sample_type: {__module__: mine, __class__: ClassOnly}\nfield_map: {label: cls}\n");
+    str_free(&tar);
+    str_free(&split);
+    str_free(&info);
+}
+
+/* mix.yaml as V2, with this for its train. */
+static char *mix_of(const struct room *r, const char *train)
+{
+    struct str s = {0};
+    str_puts(&s,
+             "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  val: {path: a, split_part: train}\n"
+             "  train:\n");
+    str_puts(&s, train);
+    char *path = put_file(r, "mix.yaml", s.p, s.n);
+    str_free(&s);
+    return path;
+}
+
+/* The samples of a leaf, in order. */
+static void assert_leaf(const struct room *r, const struct energon_leaf *l, const int *wanted, int n)
+{
+    struct image_index *x;
+    struct err e = {0};
+    struct image_index_options o = index_of(r, l->name);
+    o.energon = l;
+    assert_ok(image_index_open(&x, &o, &e), &e);
+    assert_int_equal(image_index_n(x), n);
+    for (int k = 0; k < n; k++) assert_sample(x, k, wanted[k]);
+    image_index_close(x);
+}
+
+static void test_mix(void **state)
+{
+    (void)state;
+    struct room r = room_new();
+    struct energon_mix m;
+    struct err e = {0};
+    folder_of(&r, "a", 0, 10, 4, PICTURES | LABELS);
+    folder_of(&r, "b", 10, 30, 20, PICTURES | LABELS);
+    put_text(&r, "old.yaml",
+             "splits:\n  train:\n    datasets:\n    - {path: a, weight: 1}\n    - {path: ./b, weight: 3}\n");
+    char *path =
+        mix_of(&r, "    subset: {range: [50%, 100%]}\n    blend:\n    - weight: 6\n      path: a\n      subset: "
+                   "{range: [2, 8]}\n    - {weight: 2, path: old.yaml, subflavors: {x: y}, subset: {range: "
+                   "[20%, 60%]}}\n");
+    assert_true(energon_mix_is(path));
+    assert_ok(energon_mix_read(&m, path, "train", &e), &e);
+    assert_int_equal(m.n, 3);
+    static const double weights[] = {0.75, 0.0625, 0.1875};
+    for (int i = 0; i < 3; i++) assert_float_equal(m.leaf[i].weight, weights[i], 1e-12);
+    assert_leaf(&r, &m.leaf[0], (int[]){5, 6, 7}, 3); /* half of [2, 8) */
+    assert_leaf(&r, &m.leaf[1], (int[]){4, 5}, 2);    /* of 20 % to 60 % the upper half */
+    assert_leaf(&r, &m.leaf[2], (int[]){18, 19, 20, 21}, 4);
+    energon_mix_free(&m);
+
+    /* As the source of a dataset: each folder is one, by its share of the weight that the file has. */
+    char *one = fs_join(r.dir, "b");
+    struct dataset_source s[2] = {{.path = path, .weight = 1}, {.path = one, .weight = 3}};
+    struct dataset_options o = pictures_of(&r, s, 2, CROP_CENTER);
+    struct dataset *d;
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    assert_int_equal(dataset_n_sources(d), 4);
+    assert_non_null(strstr(dataset_source_name(d, 1), "mix.yaml: "));
+    static const int parts_of_64[] = {12, 1, 3, 48};
+    for (int i = 0; i < 4; i++) {
+        double epochs;
+        assert_int_equal(dataset_used(d, 640, i, &epochs), 10 * parts_of_64[i]);
+    }
+    uint64_t mark = dataset_fingerprint(d);
+    dataset_close(d);
+    /* Other weights in the file are another dataset to go on with. */
+    xfree(mix_of(&r, "    subset: {range: [50%, 100%]}\n    blend:\n    - weight: 5\n      path: a\n      subset: "
+                     "{range: [2, 8]}\n    - {weight: 2, path: old.yaml, subset: {range: [20%, 60%]}}\n"));
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    assert_true(dataset_fingerprint(d) != mark);
+    dataset_close(d);
+
+    /* Repetitions: an epoch of 2 * 10 + 1 * 20 samples has each of a twice and each of b once, in any order. */
+    xfree(mix_of(&r, "    blend_epochized:\n    - {repetitions: 2, path: a}\n    - {repetitions: 1, path: b}\n"));
+    o.n_sources = 1;
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    for (int epoch = 0; epoch < 3; epoch++) {
+        int seen[2][20] = {{0}};
+        for (int64_t k = 40 * epoch; k < 40 * (epoch + 1); k++) {
+            int source;
+            int64_t its, sample;
+            dataset_where(d, k, &source, &its, &sample);
+            seen[source][sample]++;
+        }
+        for (int i = 0; i < 20; i++) {
+            assert_int_equal(seen[1][i], 1);
+            if (i < 10) assert_int_equal(seen[0][i], 2);
+        }
+    }
+    dataset_close(d);
+    /* Beside another source the file has the weight that it was given, and files of repetitions multiply. */
+    put_text(&r, "twice.yaml",
+             "__class__: MetadatasetV2\nsplits: {train: {blend_epochized: [{repetitions: 2, path: a}]}}\n");
+    xfree(mix_of(&r, "    blend_epochized:\n    - {repetitions: 1.5, path: twice.yaml}\n    - {path: b}\n"));
+    o.n_sources = 2;
+    s[1].weight = 1;
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    static const int parts_of_100[] = {30, 20, 50};
+    for (int i = 0; i < 3; i++) {
+        double epochs;
+        assert_int_equal(dataset_used(d, 1000, i, &epochs), 10 * parts_of_100[i]);
+    }
+    dataset_close(d);
+    o.n_sources = 1;
+    xfree(mix_of(&r, "    path: a\n"));
+    /* Validation has all of its part once, whatever the weights. */
+    o.images.part = "val";
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    assert_int_equal(dataset_n_samples(d), 10);
+    dataset_close(d);
+    struct tokenizer *bytes;
+    assert_ok(tokenizer_open(&bytes, "byte", &e), &e);
+    o.images.view.size = 0;
+    o.images.part = "train";
+    o.tokenizer = bytes;
+    assert_int_equal(dataset_open(&d, &o, &e), ERR_REQUEST);
+    assert_non_null(strstr(e.text, "is a metadataset of Megatron-Energon"));
+    s[0].path = one;
+    assert_int_equal(dataset_open(&d, &o, &e), ERR_REQUEST);
+    assert_non_null(strstr(e.text, "is a folder of Megatron-Energon"));
+    tokenizer_free(bytes);
+    xfree(one);
+    xfree(path);
+    room_free(&r);
+}
+
+#define JOINER "      joiner: {__module__: megatron.energon, __class__: ImageClassificationSample}\n"
+
+/* Keys by which folders are joined: many, each found with its number, none that was not put there. */
+static void test_keys(void **state)
+{
+    (void)state;
+    struct sample_keys k = {0};
+    char key[32];
+    for (int i = 0; i < 3000; i++) {
+        snprintf(key, sizeof key, "s/%d", 7 * i);
+        assert_int_equal(sample_keys_find(&k, key), -1);
+        assert_true(sample_keys_add(&k, key, i));
+        assert_false(sample_keys_add(&k, key, i + 1));
+    }
+    for (int i = 0; i < 21000; i++) {
+        snprintf(key, sizeof key, "s/%d", i);
+        assert_int_equal(sample_keys_find(&k, key), i % 7 ? -1 : i / 7);
+    }
+    sample_keys_free(&k);
+}
+
+static void test_join(void **state)
+{
+    (void)state;
+    struct room r = room_new();
+    struct energon_mix m;
+    struct err e = {0};
+    folder_of(&r, "p", 0, 12, 5, PICTURES);
+    folder_of(&r, "q", 4, 20, 7, LABELS);
+    folder_of(&r, "a", 0, 6, 6, PICTURES | LABELS);
+    static const struct {
+        const char *train, *says; /* NULL: it is read */
+        int n, first;
+    } cases[] = {
+        {"      join: [{path: p}, {path: q, nonmatch: skip}]\n" JOINER, NULL, 8, 4},
+        {"      join: [{path: q}, {path: p, nonmatch: skip}]\n" JOINER, NULL, 8, 4},
+        {"      join: [{path: a}, {path: q, nonmatch: none}]\n" JOINER, NULL, 6, 0},
+        {"      join: [{path: q, split_part: train}, {path: p, nonmatch: skip}]\n      split_part: val\n" JOINER,
+         "split.yaml:2: the part \"val\" has no shard", 0, 0},
+        {"      join: [{path: p}, {path: q, nonmatch: skip}]\n      subset: {range: [1, 3]}\n" JOINER, NULL, 2, 5},
+        {"      join: [{path: p}, {path: q, nonmatch: skip}]\n      subset: {range: [1, 9]}\n" JOINER,
+         "a subset of samples 1 to 9 of 8", 0, 0},
+        {"      join: [{path: p}, {path: q, nonmatch: skip}]\n      subset: {range: [0%, 50%]}\n" JOINER, "in percent",
+         0, 0},
+        {"      join: [{path: p}, {path: q}]\n" JOINER, "sample s/00000 at byte 0: ", 0, 0},
+        {"      join: [{path: p}, {path: q, nonmatch: none}]\n" JOINER, "has no label, nor has a partner", 0, 0},
+        {"      join: [{path: p}, {path: p}]\n" JOINER, "names a label", 0, 0},
+        {"      join: [{path: q}]\n" JOINER, "its type", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *path = mix_of(&r, cases[i].train);
+        struct image_index *x = NULL;
+        assert_ok(energon_mix_read(&m, path, "train", &e), &e);
+        assert_int_equal(m.n, 1);
+        struct image_index_options o = index_of(&r, m.leaf[0].name);
+        o.energon = m.leaf;
+        int code = image_index_open(&x, &o, &e);
+        if (!cases[i].says) {
+            assert_ok(code, &e);
+            assert_int_equal(image_index_n(x), cases[i].n);
+            for (int k = 0; k < cases[i].n; k++) assert_sample(x, k, cases[i].first + k);
+        } else if (!code || (i + 1 < sizeof cases / sizeof *cases && !strstr(e.text, cases[i].says))) {
+            fail_msg("case %zu: \"%s\", wanted \"%s\"", i, code ? e.text : "taken", cases[i].says);
+        }
+        image_index_close(x);
+        energon_mix_free(&m);
+        xfree(path);
+    }
+    /* With skip_bad what has no partner is listed, and pictures of another folder's shards are looked at. */
+    char *path = mix_of(&r, "      join: [{path: q}, {path: p}]\n" JOINER);
+    assert_ok(energon_mix_read(&m, path, "train", &e), &e);
+    struct image_index_options o = index_of(&r, m.leaf[0].name);
+    struct image_index *x;
+    o.energon = m.leaf;
+    o.skip_bad = true;
+    assert_ok(image_index_open(&x, &o, &e), &e);
+    assert_int_equal(image_index_n(x), 8);
+    image_index_close(x);
+    /* One key twice in a folder cannot be joined by. */
+    folder_of(&r, "p", 0, 12, 5, PICTURES);
+    put_text(&r, "p/.nv-meta/split.yaml", "split_parts: {train: [00000.tar, 00000.tar]}\n");
+    o.skip_bad = false;
+    for (int both = 0; both < 2; both++) {
+        assert_int_equal(image_index_open(&x, &o, &e), ERR_CORRUPT);
+        assert_non_null(strstr(e.text, "has the same key"));
+        energon_mix_free(&m);
+        xfree(path);
+        path = mix_of(&r, "      join: [{path: p}, {path: q, nonmatch: skip}]\n" JOINER);
+        assert_ok(energon_mix_read(&m, path, "train", &e), &e);
+        o.energon = m.leaf;
+    }
+    energon_mix_free(&m);
+    xfree(path);
+    room_free(&r);
+}
+
+static void test_bad_mix(void **state)
+{
+    (void)state;
+    struct room r = room_new();
+    struct energon_mix m;
+    struct err e = {0};
+    folder_of(&r, "a", 0, 2, 2, PICTURES | LABELS);
+    put_text(&r, "ring.yaml", "__class__: MetadatasetV2\nsplits: {train: {path: ring.yaml}}\n");
+    put_text(&r, "e.yaml",
+             "__class__: MetadatasetV2\nsplits: {train: {blend_epochized: [{repetitions: 2, path: a}]}}\n");
+    put_text(&r, "c.jsonl", "{}\n");
+    put_text(&r, "x.yaml", "__class__: MyBlend\nsplits: {train: {path: a}}\n");
+    static const struct {
+        const char *train, *says;
+    } cases[] = {
+        {"    {path: nowhere}\n", "mix.yaml:6: "},
+        {"    {path: nowhere}\n", "no such folder or file"},
+        {"    {path: 's3://b/a'}\n", "behind an address"},
+        {"    {path: c.jsonl}\n", "crude data"},
+        {"    {path: ring.yaml}\n", "in a circle"},
+        {"    {path: x.yaml}\n", "MyBlend"},
+        {"    {path: a, aux: {x: b}}\n", "aux: is for Python code"},
+        {"    {path: a, split: train}\n", "mix.yaml:6: split: no such key"},
+        {"    {path: a, weight: 2}\n", "weight: no such key"},
+        {"    {path: a, shuffle_over_epochs_multiplier: 2}\n", "wanted 1"},
+        {"    {path: a, shuffle_over_epochs_multiplier: null}\n", "wanted 1"},
+        {"    {path: a, subset: {range: [50%, 25%]}}\n", "subset: wanted"},
+        {"    {path: a, subset: {range: [0%, 101%]}}\n", "subset: wanted"},
+        {"    {path: a, subset: {range: [3]}}\n", "subset: wanted"},
+        {"    {path: a, dataset_config: ../x.yaml}\n", "the name of a file in .nv-meta"},
+        {"    {blend: [{path: a, weight: 0}]}\n", "weight: wanted a number above 0"},
+        {"    {blend: [{path: a, weight: nan}]}\n", "weight: wanted a number above 0"},
+        {"    {blend: [{path: a, repetitions: 2}]}\n", "repetitions: no such key"},
+        {"    {blend: [{path: e.yaml}]}\n", "do not mix"},
+        {"    {blend: []}\n", "wanted a list"},
+        {"    {blend: [a]}\n", "wanted a map"},
+        {"    {blend: [{path: a}], subset: {range: [0, 1]}}\n", "wanted percents"},
+        {"    {join: [{path: a}, {path: a}]}\n", "has no joiner"},
+        {"    {join: {x: {path: a}}, joiner: {__class__: ImageClassificationSample}}\n", "wanted a list of folders"},
+        {"    {join: [{path: a}], joiner: {__module__: mine, __class__: F}}\n", "Python code"},
+        {"    {join: [{path: a}], joiner: {__class__: CaptioningSample}}\n", "CaptioningSample"},
+        {"    {join: [{path: a, nonmatch: skip}], joiner: {__class__: ImageClassificationSample}}\n", "leave it out"},
+        {"    {join: [{path: a}, {path: a, nonmatch: x}], joiner: {__class__: ImageClassificationSample}}\n",
+         "error, skip or none"},
+        {"    {join: [{path: e.yaml}], joiner: {__class__: ImageClassificationSample}}\n", "is no folder"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *path = mix_of(&r, cases[i].train);
+        if (!energon_mix_read(&m, path, "train", &e)) fail_msg("case %zu was taken", i);
+        if (!strstr(e.text, cases[i].says)) fail_msg("case %zu: \"%s\", wanted \"%s\"", i, e.text, cases[i].says);
+        energon_mix_free(&m);
+        assert_int_equal(energon_mix_read(&m, path, "test", &e), ERR_REQUEST);
+        assert_non_null(strstr(e.text, "no part \"test\""));
+        energon_mix_free(&m);
+        xfree(path);
+    }
+    room_free(&r);
+}
+
+/* ---- batches ---- */
 
 static void test_batches(void **state)
 {
@@ -675,9 +1010,11 @@ static void test_many_shards(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_index),      cmocka_unit_test(test_damaged_index), cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_bad_shards), cmocka_unit_test(test_skip_bad),      cmocka_unit_test(test_energon),
-        cmocka_unit_test(test_batches),    cmocka_unit_test(test_evaluation),    cmocka_unit_test(test_many_shards),
+        cmocka_unit_test(test_index),       cmocka_unit_test(test_damaged_index), cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_bad_shards),  cmocka_unit_test(test_skip_bad),      cmocka_unit_test(test_energon),
+        cmocka_unit_test(test_mix),         cmocka_unit_test(test_join),          cmocka_unit_test(test_bad_mix),
+        cmocka_unit_test(test_keys),        cmocka_unit_test(test_batches),       cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_many_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -289,6 +289,40 @@ static void test_tables(void **state)
     assert_fails(open_quote, ERR_CORRUPT, "e.csv:3: a quoted field");
     char *few = put_text(dir, "f.csv", "id,text\n1,\"a\nb\"\n2\n");
     assert_fails(few, ERR_CORRUPT, "f.csv:4: this row has 1 columns of the header's 2");
+    /* A column of numbers is refused; one text among them, or fewer than ten, and it is read. */
+    struct str numbers = {0};
+    static const char *const kinds[][3] = {{"", "no.csv",
+                                            "\"id\" holds whole numbers (7 in its first row), no "
+                                            "text; its columns: id, t; say which"},
+                                           {".5e3", "real.csv", "\"id\" holds real numbers (7.5e3"},
+                                           {"-", "words.csv", NULL}};
+    for (int k = 0; k < 3; k++) {
+        str_clear(&numbers);
+        str_puts(&numbers, "id,t\n");
+        for (int i = 0; i < 10; i++) {
+            str_puts(&numbers, i == 1 ? "\n,\n" : ""); /* rows without one */
+            char row[40];
+            snprintf(row, sizeof row, "%d%s,a%d\n", 7 + i, kinds[k][0], i);
+            str_puts(&numbers, row);
+        }
+        char *path = put_text(dir, kinds[k][1], str_text(&numbers));
+        struct source *read;
+        struct err why;
+        const char *one[] = {path};
+        assert_ok(source_open(&read, one, 1, "id", &why), &why);
+        int got_one = source_next(read, &why);
+        if (kinds[k][2]) assert_err(got_one, &why, ERR_REQUEST, kinds[k][2]);
+        else assert_int_equal(got_one, 1);
+        source_close(read);
+        unlink(path);
+        xfree(path);
+    }
+    str_free(&numbers);
+    char *counted = put_text(dir, "n.jsonl", "{\"text\": 3, \"a\": \"x\"}\n");
+    assert_fails(counted, ERR_CORRUPT,
+                 "n.jsonl:1: wanted an object with a string member \"text\", which is a number|text, a");
+    unlink(counted);
+    xfree(counted);
     /* Another column, of tables and of records; a plain text has none. */
     char *json = put_text(dir, "g.jsonl", "{\"id\": \"J\"}\n"), *plain = put_text(dir, "h.txt", "words");
     const char *paths[] = {csv, json, plain}, *p;

@@ -103,6 +103,68 @@ static void test_conveyor(void **state)
     }
 }
 
+/* Several belts: each has an order of its own, and one item at a time is delivered. */
+enum { BELTS = 4 };
+struct side {
+    struct belt belts[BELTS];
+    atomic_int delivering, reading[BELTS];
+};
+struct sided {
+    struct numbered item; /* first, so that what works on a numbered item can */
+    int belt;
+};
+
+static int sides_read(void *arg, void *item, bool *follows, struct err *e)
+{
+    struct side *s = arg;
+    int belt = ((struct sided *)item)->belt;
+    assert_int_equal(atomic_fetch_add(&s->reading[belt], 1), 0);
+    int got = belt_read(&s->belts[belt], item, follows, e);
+    assert_int_equal(atomic_fetch_sub(&s->reading[belt], 1), 1);
+    return got;
+}
+
+static int sides_work(void *arg, int member, void *item, struct err *e)
+{
+    struct side *s = arg;
+    return belt_work(&s->belts[((struct sided *)item)->belt], member, item, e);
+}
+
+static int sides_deliver(void *arg, void *item, struct err *e)
+{
+    struct side *s = arg;
+    assert_int_equal(atomic_fetch_add(&s->delivering, 1), 0);
+    int code = belt_deliver(&s->belts[((struct sided *)item)->belt], item, e);
+    assert_int_equal(atomic_fetch_sub(&s->delivering, 1), 1);
+    return code;
+}
+
+static void test_belts(void **state)
+{
+    (void)state;
+    static const struct conveyor_ops ops = {sides_read, sides_work, sides_deliver};
+    for (int k = 0; k < 120 / CASE_STRIDE; k++) {
+        struct side s = {.delivering = 0};
+        int n_belts = 2 + k % (BELTS - 1), n_each = 1 + k % 3, failing = k % 4 ? k % n_belts : -1;
+        struct sided items[BELTS * 3];
+        void *list[BELTS * 3];
+        for (int i = 0; i < n_belts * n_each; i++) {
+            items[i].belt = i / n_each;
+            list[i] = &items[i];
+        }
+        for (int i = 0; i < n_belts; i++) s.belts[i] = (struct belt){.n = 10 * i + k, .follow_every = 1 + k % 5};
+        if (failing >= 0)
+            s.belts[failing] = (struct belt){.n = 60, .follow_every = 1, .fail = k % 4, .stop_at = k % 40};
+        struct err e = {0};
+        int code = conveyor_run_belts(&ops, &s, list, n_belts, n_each, 1 + k % 6, &e);
+        assert_int_equal(code, failing < 0 ? OK : k % 4 == 2 ? ERR_CORRUPT : ERR_IO);
+        for (int i = 0; i < n_belts; i++) {
+            if (failing < 0) assert_int_equal(s.belts[i].n_delivered, s.belts[i].n);
+            if (i == failing) assert_int_equal(s.belts[i].n_delivered, s.belts[i].stop_at);
+        }
+    }
+}
+
 /* -- texts -------------------------------------------------------------------------------------------------- */
 
 static const struct parts_sizes small = {.stretch = 700, .part = 1500, .most = 4000};
@@ -111,6 +173,7 @@ struct texts {
     char *dir, *paths[4];
     int n_paths;
     bool skip_bad;
+    int64_t unit_bytes;   /* of what is read at once (source_options); 0: the usual, more than there is */
     struct str documents; /* all, each followed by \1 */
 };
 
@@ -137,7 +200,7 @@ static void add_words(struct str *s, uint64_t seed, int n, bool spaces)
 static void make_texts(struct texts *t)
 {
     struct str text = {0}, long_word = {0}, records = {0};
-    *t = (struct texts){.dir = scratch_new(), .n_paths = 4};
+    *t = (struct texts){.dir = scratch_new(), .n_paths = 4, .unit_bytes = 5000};
     add_words(&text, 1, 4000 / (SANITIZED ? 2 : 1), true);
     add_words(&long_word, 2, 2500, false);
     str_add(&t->documents, text.p, text.n);
@@ -182,7 +245,10 @@ static int run_once(const struct texts *x, const struct tokenizer *t, const char
     struct str told = {0};
     struct bad_list bad;
     bool busy;
-    struct source_options o = {.skip_bad = x->skip_bad, .tell_bad = tokenize_tell, .tell_ctx = &told};
+    struct source_options o = {.skip_bad = x->skip_bad,
+                               .tell_bad = tokenize_tell,
+                               .tell_ctx = &told,
+                               .unit_bytes = x->unit_bytes};
     assert_ok(source_open_with(&s, (const char *const *)x->paths, x->n_paths, &o, e), e);
     bad_list_init(&bad, out);
     struct tokenfile_head head = {.vocab = tokenizer_vocab(t), .eos = tokenizer_eos(t), .key = key_now(t, s)};
@@ -320,6 +386,7 @@ static void test_any_threads_and_sizes(void **state)
             struct tokenize_result r;
             struct err e;
             int64_t work_from = i % 2 ? 0 : INT64_MAX;
+            f.x.unit_bytes = i % 3 == 0 ? 0 : 1 + 2000 * (i % 5);
             assert_ok(run_once(&f.x, f.t, f.out, 1 + i % 5, i % 8 == 7 ? NULL : &sizes, work_from, &r, &e), &e);
             same_files(f.out, f.wanted, kinds[k]);
             assert_int_equal(r.documents, 303);
@@ -565,6 +632,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conveyor),
+        cmocka_unit_test(test_belts),
         cmocka_unit_test(test_any_threads_and_sizes),
         cmocka_unit_test(test_killed_at_any_write),
         cmocka_unit_test(test_any_write_fails),

@@ -8,13 +8,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static void encode(const struct tokenizer *t, const char *template, const struct json *record)
+static void encode(const struct tokenizer *t, const char *template, enum chat_side side, const struct json *record)
 {
     struct chat *c;
     struct err e = {0};
     struct chat_tokens out = {0};
     struct str text = {0};
-    CHECK(!chat_open(&c, &(struct chat_rules){template, NULL, CHAT_ANSWERS}, t, &e), "%s", e.text);
+    CHECK(!chat_open(&c, &(struct chat_rules){template, NULL, CHAT_ANSWERS, side, 0, 0, 0}, t, &e), "%s", e.text);
     struct chat_work *w = chat_work_new(c);
     if (chat_encode(w, record, "fuzz", &out, &e)) {
         CHECK(!strncmp(e.text, "fuzz: ", 6), "an error without its place: %s", e.text);
@@ -37,8 +37,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct err e = {0};
     if (n > 20000 || json_parse_published(&record, (const char *)data, n, "fuzz.json", &e)) return 0;
     struct tokenizer *t = tokenizer_new_byte();
-    encode(t, "plain", record);
-    encode(t, "llama2", record);
+    for (int side = CHAT_PLAIN; side <= CHAT_REJECTED; side++) {
+        encode(t, "plain", (enum chat_side)side, record);
+        encode(t, "llama2", (enum chat_side)side, record);
+    }
     tokenizer_free(t);
     json_free(record);
     return 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/conf.h"
+#include "model/layer_pattern.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -20,6 +21,7 @@ struct config {
     double lr, betas[2];
     bool tied;
     int family;
+    struct layer_pattern local;
     struct conf_list train;
 };
 
@@ -40,6 +42,8 @@ static const struct conf_row rows[] = {
     {.path = "model.vocab", .type = CONF_INT, AT(vocab), .otherwise = "null", .lo = 1, .hi = 1e9, .doc = "tokens"},
     {.path = "model.tied", .type = CONF_BOOL, AT(tied), .otherwise = "false", .doc = "tied"},
     {.path = "model.family", .type = CONF_CHOICE, AT(family), .otherwise = "gpt2", .choices = "llama|gpt2", .doc = "f"},
+    {.path = "model.local", .type = CONF_WORD, AT(local), .n = LAYER_PATTERN_BYTES, .fits = layer_pattern_wanted,
+     .otherwise = "x", .doc = "which layers"},
     {.path = "optimizer.lr", .type = CONF_REAL, AT(lr), .otherwise = "3e-4", .doc = "rate"},
     {.path = "optimizer.betas", .type = CONF_REALS, AT(betas), .n = 2, .otherwise = "[0.9, 0.95]", .lo = 0, .hi = 1,
      .doc = "decay"},

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "../json_line_check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -84,6 +85,9 @@ static bool read_and_write(const char *text, size_t n, bool pretty, struct str *
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
+    struct json_line line = {0};
+    json_line_check(&line, (const char *)data, n, "text");
+    str_free(&line.text);
     struct str once = {0}, twice = {0};
     struct json *root;
     bool strict = json_parse(&root, (const char *)data, n, "fuzz.json", NULL) == OK;

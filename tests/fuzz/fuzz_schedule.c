@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (small && !schedule_check(s, NULL, &e)) {
             struct schedule_timeline t;
             struct str out = {0};
-            schedule_simulate(s, &(struct schedule_cost){1, 1, 1, 0.5, NULL, NULL}, &t);
+            schedule_simulate(s, &(struct schedule_cost){1, 1, 1, 0.5, NULL, NULL, 0}, &t);
             schedule_timeline_fini(&t);
             schedule_print(s, &out);
             CHECK(!schedule_parse(&again, str_text(&out), "again", &e) && schedule_equal(s, again),

@@ -14,7 +14,7 @@
 #include "data/tokenize_work.h"
 #include "data/tokenize_work_format.h"
 
-enum { KEY = 7 };
+enum { KEY = 7, N_LOTS = 3 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -73,14 +73,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct work *w;
-    struct work_piece last;
     struct err e;
     uint64_t sum = 0;
-    if (!work_open(&w, path, KEY, (int)width, &last, &e)) {
+    if (!work_open(&w, path, KEY, (int)width, N_LOTS, &e)) {
         if (work_replay(w, look, &sum, &e)) CHECK(*e.text, "refused without a reason");
         int32_t id = 3;
-        const struct work_piece more = {.ids = &id, .n_ids = 1};
-        CHECK(!work_add(w, &more, &e) && !work_replay(w, look, &sum, &e), "%s", e.text);
+        int64_t lot = 0;
+        while (lot + 1 < N_LOTS && work_lot(w, lot)->done) lot++;
+        const struct work_piece more = {.lot = lot, .seq = work_lot(w, lot)->n, .ids = &id, .n_ids = 1};
+        CHECK(work_lot(w, lot)->done || !work_add(w, &more, &e), "%s", e.text);
+        CHECK(!work_replay(w, look, &sum, &e), "%s", e.text);
         work_close(w, false);
     }
     close(fd);

@@ -43,6 +43,62 @@ MODELS = {
 }
 
 
+class FurtherTokens(torch.nn.Module):
+    """A module of multi-token prediction (DeepSeek-V3, section 2.2), under the names of the published weights. The library
+    has none: what it has is the block; norms, the two halves' order and the shared tables are written out here."""
+
+    def __init__(self, config, layer):
+        super().__init__()
+        deepseek = transformers.models.deepseek_v3.modeling_deepseek_v3
+        block = deepseek.DeepseekV3DecoderLayer(config, layer)
+        for name, child in block.named_children():
+            self.add_module(name, child)
+        self.block = [block]  # not a child a second time
+        norm = lambda: deepseek.DeepseekV3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.enorm, self.hnorm = norm(), norm()
+        self.eh_proj = torch.nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
+        self.shared_head = torch.nn.Module()
+        self.shared_head.norm = norm()
+
+    def forward(self, hidden, ahead, model):
+        n = hidden.shape[1]
+        x = self.eh_proj(torch.cat([self.enorm(model.embed_tokens(ahead)), self.hnorm(hidden)], -1))
+        mask = torch.full((n, n), float("-inf"), dtype=hidden.dtype).triu(1)[None, None]
+        places = torch.arange(n)[None]
+        x = self.block[0](x, attention_mask=mask, position_ids=places, position_embeddings=model.rotary_emb(x, places))
+        return self.shared_head.norm(x[0] if isinstance(x, tuple) else x)
+
+
+class DeepseekV3Ahead(transformers.DeepseekV3ForCausalLM):
+    """With modules behind the layers; each loss is over the tokens that the model's own is divided by, as in the paper."""
+    WEIGHT = 0.7
+
+    def __init__(self, config):
+        super().__init__(config)
+        for k in range(config.num_nextn_predict_layers):
+            self.model.layers.append(FurtherTokens(config, config.num_hidden_layers + k))
+
+    def forward(self, tokens):
+        return super().forward(tokens)
+
+    def further(self, tokens, targets):
+        """The nats of each module, summed, and how many tokens they are of."""
+        n, sums = tokens.shape[1], []
+        hidden = self.model(tokens).last_hidden_state
+        for k, module in enumerate(self.model.layers[self.config.num_hidden_layers:], 1):
+            none = torch.zeros((tokens.shape[0], k), dtype=tokens.dtype)
+            hidden = module(hidden, torch.cat([tokens[:, k:], none], 1), self.model)
+            logits, after = self.lm_head(hidden)[:, :n - k].flatten(0, 1), targets[:, k:].flatten()
+            nats = torch.nn.functional.cross_entropy(logits, after, ignore_index=-1, reduction="sum")
+            sums.append((nats, int((after >= 0).sum())))
+        return sums
+
+
+MODELS["deepseek_v3_mtp"] = (DeepseekV3Ahead, transformers.DeepseekV3Config(
+    **LATENT, q_lora_rank=12, n_shared_experts=1, n_group=4, topk_group=2, routed_scaling_factor=2.5, norm_topk_prob=True,
+    rope_parameters=YARN, num_nextn_predict_layers=2))
+
+
 def randomize(model, g):
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + list(model.named_buffers()):
@@ -78,7 +134,12 @@ def make(name, kind, config, out):
     targets[torch.rand(2, 13, generator=g) < 0.2] = -1
     logits = model(tokens).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
-    loss.backward()
+    total, further = loss, []
+    if isinstance(model, DeepseekV3Ahead):
+        sums = model.further(tokens, targets)
+        further = [(nats / trained).item() for nats, trained in sums]
+        total = loss + model.WEIGHT / len(sums) * sum(nats for nats, _ in sums) / int((targets >= 0).sum())
+    total.backward()
     buffers = {n: b.detach().clone() for n, b in model.named_buffers()}
     values = {**{n: p.detach().clone() for n, p in model.named_parameters()}, **buffers}
     grads = {**{n: p.grad.detach().clone() for n, p in model.named_parameters()},
@@ -86,8 +147,9 @@ def make(name, kind, config, out):
     save(model, values, os.path.join(out, name))
     save(model, grads, os.path.join(out, name + ".grad"))
     with open(os.path.join(out, name + ".json"), "w") as f:
+        more = {"mtp_loss": further, "mtp_weight": model.WEIGHT} if further else {}
         json.dump({"tokens": tokens.flatten().tolist(), "targets": targets.flatten().tolist(), "loss": loss.item(),
-                   "trained": int((targets >= 0).sum()),
+                   "trained": int((targets >= 0).sum()), **more,
                    "logits": [float(f"{x:.8g}") for x in logits.flatten().tolist()]}, f)
     print(name, "loss", loss.item())
 

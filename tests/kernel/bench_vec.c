@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "kernel/cache_runs.h"
 #include "kernel/cpu/tile.h"
 #include "kernel/kernel.h"
 
@@ -158,8 +159,12 @@ static void cached(int64_t room, int heads, int kv_heads, int a, int64_t n)
     struct kernel_call c = {.op = OP_ATTENTION_CACHED, .n_in = 6, .n_out = 1};
     c.at = ATTRS(attention, .heads = heads, .kv_heads = kv_heads, .head_dim = a, .scale = 0.125f, .causal = true);
     for (int i = 0; i < 6; i++) c.in[i] = tensor(DT_BF16, i < 4 ? n : room, (int64_t)(i ? kv_heads : heads) * a, 1);
-    c.in[3] = tensor(DT_I32, n, 0, 0);
-    for (int64_t i = 0; i < n; i++) ((int32_t *)c.in[3].p)[i] = (int32_t)(room - n + i);
+    c.in[3] = tensor(DT_I32, 1, RUN_PAGES + room / 16, 0);
+    int32_t *run = c.in[3].p;
+    run[RUN_FIRST] = 0;
+    run[RUN_ROWS] = (int32_t)n;
+    run[RUN_PAST] = (int32_t)(room - n);
+    for (int64_t i = 0; i < room / 16; i++) run[RUN_PAGES + i] = (int32_t)i;
     c.out[0] = tensor(DT_BF16, n, (int64_t)heads * a, 1);
     printf("C %d H %d/%d n %d ", (int)room, heads, kv_heads, (int)n);
     report(&c, 4.0 * (double)room * kv_heads * a, n > 8 ? 4.0 * (double)(n * room) * heads * a : 0);

@@ -26,8 +26,10 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "kernel/cache_runs.h"
 #include "kernel/kernel.h"
 #include "kernel/pictures.h"
+#include "kernel/pieces.h"
 
 enum { KCASE_BLOCKS = 96, KCASE_GUARD = 64 };
 
@@ -223,6 +225,7 @@ static inline void build_embed(struct kcase *k)
     int64_t t, d, v = kcase_int(k, 1, 40);
     kcase_tokens(k, &t, &d);
     k->in[0] = kcase_ints(k, t, 0, v - 1);
+    if (kcase_int(k, 0, 2) == 0) edit_vocab(&k->at)->scale = 1.75f;
     k->in[1] = kcase_floats(k, v, d, 1);
     k->n_in = 2;
 }
@@ -246,7 +249,28 @@ static inline void build_norm(struct kcase *k)
     k->in[0] = kcase_floats(k, t, d, 1.5);
     k->in[1] = kcase_floats(k, d, 0, 1);
     k->n_in = k->op == OP_LAYERNORM ? 3 : 2;
+    if (k->op != OP_LAYERNORM && kcase_int(k, 0, 2) == 0) edit_norm(&k->at)->plus = 1;
+    if (k->op == OP_HEADNORM) {
+        edit_norm(&k->at)->heads = (int)kcase_int(k, 1, 4);
+        k->in[0] = kcase_floats(k, t, edit_norm(&k->at)->heads * d, 1.5);
+    }
     if (k->n_in > 2) k->in[2] = kcase_floats(k, d, 0, 1);
+}
+
+static inline void build_squares(struct kcase *k)
+{
+    int64_t t, d;
+    kcase_tokens(k, &t, &d);
+    k->in[0] = kcase_floats(k, t, d, 1);
+    k->n_in = 1;
+    if (k->op == OP_SQUARES) return;
+    edit_norm(&k->at)->eps = 1e-5f;
+    edit_norm(&k->at)->whole = d + kcase_int(k, 0, 9);
+    if (kcase_int(k, 0, 2) == 0) edit_norm(&k->at)->plus = 1;
+    k->in[1] = kcase_tensor(k, DT_F32, t, 1);
+    for (int64_t i = 0; i < t; i++) view_set(&k->in[1], i, 0, 0.5 + (double)kcase_int(k, 0, 40) / 8);
+    k->in[2] = kcase_floats(k, d, 0, 1);
+    k->n_in = 3;
 }
 
 static inline void build_rotary(struct kcase *k)
@@ -307,6 +331,7 @@ static inline void build_attention(struct kcase *k)
     at->causal = kcase_int(k, 0, 3) > 0;
     if (at->causal && kcase_int(k, 0, 2) == 0) at->window = kcase_int(k, 1, at->seq);
     if (kcase_int(k, 0, 2) == 0) at->dropout.p = 0.25f;
+    if (kcase_int(k, 0, 2) == 0) at->cap = 0.75f;
     int64_t t = at->batch * at->seq;
     build_qkv(k, t);
     if (kcase_int(k, 0, 1)) { /* documents: runs of equal ids */
@@ -316,6 +341,9 @@ static inline void build_attention(struct kcase *k)
         for (int64_t i = 0; i < t; i++) view_set(&k->in[3], 0, i, (double)(id += kcase_int(k, 0, 5) == 0));
     }
     k->step.first_token = (uint64_t)(kcase_int(k, 0, 5) * at->seq);
+    if (kcase_int(k, 0, 1)) return;
+    k->in[ATTENTION_SINK] = kcase_floats(k, at->heads, 0, 1.5);
+    k->n_in = ATTENTION_SINK + 1;
 }
 
 /* All parts on both sides, in the order of parts. What single parts make together is test_context.c's. */
@@ -328,16 +356,29 @@ static inline void build_attention_part(struct kcase *k)
 
 static inline void build_attention_cached(struct kcase *k)
 {
-    int64_t t = kcase_int(k, 1, 6), cached = kcase_int(k, 0, k->large ? 300 : 30),
-            room = t + cached + kcase_int(k, 0, 7);
+    int64_t runs = kcase_int(k, 1, 4), page = CACHE_PAGE, pages = k->large ? 20 : 3, t = kcase_int(k, 0, 2), n[4],
+            past[4];
     build_heads(k);
-    if (kcase_int(k, 0, 2) == 0) kcase_heads(k)->window = kcase_int(k, 1, room);
+    if (kcase_int(k, 0, 2) == 0) kcase_heads(k)->window = kcase_int(k, 1, page * pages);
+    if (kcase_int(k, 0, 2) == 0) kcase_heads(k)->cap = 0.75f;
+    for (int64_t s = 0; s < runs; s++) {
+        n[s] = kcase_int(k, 0, page * pages < 12 ? page * pages : 12); /* short ones, long ones, none */
+        past[s] = kcase_int(k, 0, page * pages - n[s]);
+        t += n[s] + 1;
+    }
     build_qkv(k, t);
-    k->in[3] = kcase_tensor(k, DT_I32, t, 0);
-    for (int64_t i = 0; i < t; i++) view_set(&k->in[3], 0, i, (double)(cached + i));
-    k->in[4] = kcase_floats(k, room, k->in[1].n[1], 1);
-    k->in[5] = kcase_floats(k, room, k->in[1].n[1], 1);
-    k->n_in = 6;
+    k->in[3] = kcase_tensor(k, DT_I32, runs, RUN_PAGES + pages);
+    for (int64_t s = 0, at = 0; s < runs; at += n[s++] + 1) {
+        view_set(&k->in[3], s, RUN_FIRST, (double)at);
+        view_set(&k->in[3], s, RUN_ROWS, (double)n[s]);
+        view_set(&k->in[3], s, RUN_PAST, (double)past[s]);
+        for (int64_t i = 0; i < pages; i++) /* in order, or backwards */
+            view_set(&k->in[3], s, RUN_PAGES + i, (double)(s * pages + (s % 2 ? pages - 1 - i : i)));
+    }
+    k->in[4] = kcase_floats(k, runs * pages * page, k->in[1].n[1], 1);
+    k->in[5] = kcase_floats(k, runs * pages * page, k->in[1].n[1], 1);
+    k->n_in = 6 + (int)kcase_int(k, 0, 1);
+    if (k->n_in > CACHED_SINK) k->in[CACHED_SINK] = kcase_floats(k, kcase_heads(k)->heads, 0, 1.5);
 }
 
 static inline void build_act(struct kcase *k)
@@ -345,8 +386,15 @@ static inline void build_act(struct kcase *k)
     int64_t t, f;
     kcase_tokens(k, &t, &f);
     edit_act(&k->at)->kind = (enum act_kind)kcase_int(k, 0, ACT_N - 1);
-    k->in[0] = kcase_floats(k, t, at_act(&k->at)->kind == ACT_SWIGLU ? 2 * f : f, 2);
+    k->in[0] = kcase_floats(k, t, act_gated(at_act(&k->at)->kind) ? 2 * f : f, 2);
+    edit_act(&k->at)->cap = 1.5f;
     k->n_in = 1;
+    bool clamped = at_act(&k->at)->kind == ACT_CLAMPED; /* differences want to be away from where slopes jump */
+    for (int64_t r = 0; clamped && r < t; r++)
+        for (int64_t c = 0; c < 2 * f; c++) {
+            double x = view_get(&k->in[0], r, c);
+            if (fabs(fabs(x) - 1.5) < 0.05) view_set(&k->in[0], r, c, x < 0 ? x - 0.125 : x + 0.125);
+        }
 }
 
 static inline void build_add(struct kcase *k)
@@ -364,8 +412,15 @@ static inline void build_xent(struct kcase *k)
     int64_t t = kcase_int(k, 1, 20), v = kcase_int(k, 1, k->large ? 3000 : 90);
     k->in[0] = kcase_floats(k, t, v, 2);
     k->in[1] = kcase_ints(k, t, -1, v - 1);
-    if (k->op == OP_XENT) edit_vocab(&k->at)->right = kcase_int(k, 0, 1);
+    int kind = k->op == OP_XENT ? (int)kcase_int(k, 0, 2) : 0; /* plain, what is right, each token by itself */
+    if (kind == 1) edit_vocab(&k->at)->right = true;
     k->n_in = 2;
+    if (kind < 2) return;
+    edit_vocab(&k->at)->at = kcase_int(k, 0, 3);
+    edit_vocab(&k->at)->each = t + edit_vocab(&k->at)->at + kcase_int(k, 0, 3);
+    struct view factor = kcase_tensor(k, DT_F32, t, 0);
+    view_fill(&factor, k->seed, rng_stream("kcase/factor"), 1);
+    k->in[k->n_in++] = factor;
 }
 
 static inline void build_copy(struct kcase *k)
@@ -491,6 +546,12 @@ static inline void build_permute(struct kcase *k)
         at->tokens.first = kcase_int(k, 0, t - 1);
         own = kcase_int(k, 1, t - at->tokens.first);
     }
+    if (kcase_int(k, 0, 1)) { /* rows are counted by heads and tails of sequences */
+        at->order = (struct source_order){to_int(c.tokens.batch), (int)kcase_int(k, 2, 4), (int)kcase_int(k, 1, 3)};
+        at->rows = c.tokens.seq;
+        at->head = kcase_int(k, 0, c.tokens.seq);
+        at->at = kcase_int(k, 0, t - own);
+    }
     k->in[0] = kcase_floats(k, own, d, 1);
     k->in[1] = kcase_picks(k, t, c);
     k->n_in = 2;
@@ -509,6 +570,12 @@ static inline void build_grouped(struct kcase *k)
     k->in[0] = kcase_floats(k, used + kcase_int(k, 0, 3) + (used == 0), d, 1);
     k->in[1] = kcase_floats(k, experts * n, d, 0.2);
     k->n_in = 3;
+}
+
+static inline void build_expert_bias(struct kcase *k)
+{
+    build_grouped(k);
+    k->in[1] = kcase_floats(k, view_cols(&k->in[2]) * k->in[0].n[1], 0, 0.5);
 }
 
 static inline void build_unpermute(struct kcase *k)
@@ -549,6 +616,14 @@ static inline void build_mla(struct kcase *k)
     k->n_in = 2;
 }
 
+static inline void build_join(struct kcase *k)
+{
+    int64_t t = kcase_int(k, 1, 20);
+    k->in[0] = kcase_floats(k, t, kcase_int(k, 1, 40), 1);
+    k->in[1] = kcase_floats(k, t, kcase_int(k, 1, 40), 1);
+    k->n_in = 2;
+}
+
 static inline struct picture_rows build_picture_rows(struct kcase *k, int64_t seq)
 {
     struct picture_rows a = {.batch = kcase_int(k, 1, 5), .seq = seq, .parts = (int)kcase_int(k, 1, 3)};
@@ -563,7 +638,7 @@ static inline struct picture_rows build_picture_rows(struct kcase *k, int64_t se
 static inline void build_patches(struct kcase *k)
 {
     int64_t side = kcase_int(k, 1, 4), patch = kcase_int(k, 1, 5), channels = kcase_int(k, 1, 3);
-    struct picture_rows rows = build_picture_rows(k, side * side + 1);
+    struct picture_rows rows = build_picture_rows(k, side * side + (side == 1 || kcase_int(k, 0, 3)));
     k->at = ATTRS(patches, rows, channels, side * patch, patch);
     k->in[0] = kcase_tensor(k, DT_F32, rows.batch, channels * side * side * patch * patch);
     view_fill(&k->in[0], k->seed, 3, 1);
@@ -576,6 +651,190 @@ static inline void build_pool(struct kcase *k)
     struct picture_rows rows = build_picture_rows(k, kcase_int(k, 2, 20));
     k->at = ATTRS(pool, rows, (enum pool_kind)kcase_int(k, 0, POOL_N - 1));
     k->in[0] = kcase_floats(k, rows.rows, kcase_int(k, 1, 70), 1);
+    k->n_in = 1;
+}
+
+static inline void build_insert(struct kcase *k)
+{
+    int64_t each = kcase_int(k, 1, 9), d = kcase_int(k, 1, 40);
+    struct picture_rows rows = build_picture_rows(k, kcase_int(k, 1, 14));
+    k->at = attrs_insert((struct insert_attrs){rows});
+    k->in[0] = kcase_floats(k, rows.rows, d, 1);
+    k->in[1] = kcase_ints(k, rows.rows, -1, -1);
+    int64_t last = -1, picture = -1;
+    for (int64_t t = 0; t < rows.rows; t++) { /* rising in each sequence, with gaps */
+        int64_t of = picture_place_of(&rows, t).picture;
+        if (of != picture) last = -1;
+        picture = of;
+        if (kcase_int(k, 0, 2) && last + 1 < each)
+            view_set(&k->in[1], 0, t, (double)(last = kcase_int(k, last + 1, each - 1)));
+    }
+    k->in[2] = kcase_floats(k, rows.batch * each, d, 1);
+    k->n_in = 3;
+}
+
+/* A part of every sequence; documents, or none. */
+static inline struct sequence_rows build_pieces(struct kcase *k, struct view *docs)
+{
+    struct sequence_rows a = {.batch = kcase_int(k, 1, 2),
+                              .seq = k->large ? kcase_int(k, 66, 100) : kcase_int(k, 1, 14),
+                              .parts = 1};
+    if (kcase_int(k, 0, 1)) a.parts = (int)kcase_int(k, 2, 3);
+    a.part = (int)kcase_int(k, 0, a.parts - 1);
+    if (!pieces_rows(&a)) a.parts = 1, a.part = 0; /* pieces may be empty, but not all of them */
+    if (!docs || kcase_int(k, 0, 1)) return a;
+    *docs = kcase_ints(k, a.batch * a.seq, 0, 0);
+    for (int64_t t = 0, id = 0; t < a.batch * a.seq; t++) view_set(docs, 0, t, (double)(id += !kcase_int(k, 0, 4)));
+    return a;
+}
+
+static inline void build_conv(struct kcase *k)
+{
+    int64_t channels = kcase_int(k, 1, k->large ? 35 : 20), taps = kcase_int(k, 2, 5);
+    struct sequence_rows rows = build_pieces(k, &k->in[3]);
+    k->at = attrs_conv((struct conv_attrs){rows});
+    k->in[0] = kcase_floats(k, pieces_rows(&rows), channels, 1);
+    k->in[1] = kcase_floats(k, channels, taps, 0.5);
+    if (kcase_int(k, 0, 2)) k->in[2] = kcase_floats(k, channels, 0, 0.5);
+    k->n_in = k->in[3].nd ? 4 : k->in[2].nd ? 3 : 2;
+    if (rows.parts == 1 && kcase_int(k, 0, 3)) return;
+    k->in[4] = kcase_floats(k, pieces_all(&rows) * (taps - 1), channels, 1);
+    k->n_in = 5;
+}
+
+static inline void build_times(struct kcase *k)
+{
+    int64_t t = kcase_int(k, 1, 40), heads = kcase_int(k, 1, 20);
+    k->at = ATTRS(times, 0, INFINITY);
+    if (kcase_int(k, 0, 1)) k->at = ATTRS(times, 0.3f, 1.5f);
+    k->in[0] = kcase_floats(k, t, heads, 1);
+    k->in[1] = kcase_floats(k, heads, 0, 0.5);
+    k->in[2] = kcase_floats(k, heads, 0, 0.5);
+    for (int64_t i = 0; i < t; i++) /* not where a limit makes a corner */
+        for (int64_t h = 0; h < heads; h++)
+            for (bool near = true; near;) {
+                double dt = view_get(&k->in[0], i, h), step = log1p(exp(dt + view_get(&k->in[2], 0, h)));
+                near = fabs(step - 0.3) < 0.03 || fabs(step - 1.5) < 0.03;
+                if (near) view_set(&k->in[0], i, h, dt + 0.25);
+            }
+    k->n_in = 3;
+}
+
+static inline struct view kcase_times(struct kcase *k, int64_t t, int64_t heads)
+{
+    struct view v = kcase_tensor(k, DT_F32, t, 2 * heads);
+    for (int64_t i = 0; i < t; i++)
+        for (int64_t h = 0; h < heads; h++) {
+            double step = 0.05 + (double)kcase_int(k, 0, 100) / 80;
+            view_set(&v, i, h, step);
+            view_set(&v, i, heads + h, -step * (0.1 + 0.3 * (double)h));
+        }
+    return v;
+}
+
+static inline void build_scan(struct kcase *k)
+{
+    struct view docs = {0};
+    struct scan_attrs a = {.at = build_pieces(k, &docs)};
+    a.groups = (int)kcase_int(k, 1, 2);
+    a.heads = a.groups * (int)kcase_int(k, 1, k->large ? 2 : 3);
+    a.head_dim = (int)kcase_int(k, 1, k->large ? 11 : 6);
+    a.state = (int)kcase_int(k, 1, k->large ? 10 : 7);
+    int64_t t = pieces_rows(&a.at);
+    k->at = attrs_scan(a);
+    k->in[0] = kcase_floats(k, t, (int64_t)a.heads * a.head_dim, 1);
+    k->in[1] = kcase_floats(k, t, (int64_t)2 * a.groups * a.state, 0.7);
+    k->in[2] = kcase_times(k, t, a.heads);
+    if (k->op == OP_SCAN_END) {
+        k->in[3] = docs;
+        k->n_in = docs.nd ? 4 : 3;
+        return;
+    }
+    k->in[3] = kcase_floats(k, a.heads, 0, 1);
+    k->in[4] = docs;
+    k->n_in = docs.nd ? 5 : 4;
+    if (a.at.parts == 1 && kcase_int(k, 0, 3)) return;
+    k->in[5] = kcase_tensor(k, DT_F32, pieces_all(&a.at), (int64_t)a.heads * a.head_dim * a.state);
+    view_fill(&k->in[5], k->seed, 21, 1);
+    k->n_in = 6;
+}
+
+static inline void build_gated_norm(struct kcase *k)
+{
+    int64_t t, n;
+    kcase_tokens(k, &t, &n);
+    edit_norm(&k->at)->heads = (int)kcase_int(k, 1, 4);
+    edit_norm(&k->at)->eps = 1e-2f; /* what the gate lets through may be nearly nothing */
+    n = (n + 2) * edit_norm(&k->at)->heads;
+    k->in[0] = kcase_floats(k, t, n, 1.5);
+    k->in[1] = kcase_floats(k, t, n, 1.5);
+    k->n_in = 2 + (kcase_int(k, 0, 2) > 0);
+    if (k->n_in > 2) k->in[2] = kcase_floats(k, n, 0, 1);
+}
+
+/* Sequences with new rows or none, in rows that some of no sequence stand between. */
+static inline int64_t build_states(struct kcase *k, int64_t *slots)
+{
+    int64_t n = kcase_int(k, 1, 4), at = 0;
+    *slots = n + kcase_int(k, 0, 2);
+    k->in[3] = kcase_tensor(k, DT_I32, n, RUN_PAGES + kcase_int(k, 1, 2));
+    for (int64_t s = 0; s < n; s++) {
+        at += kcase_int(k, 0, 2);
+        for (int64_t i = 0; i < k->in[3].n[1]; i++) view_set(&k->in[3], s, i, 0);
+        view_set(&k->in[3], s, RUN_FIRST, (double)at);
+        view_set(&k->in[3], s, RUN_ROWS, (double)kcase_int(k, 0, 9));
+        view_set(&k->in[3], s, RUN_PAST, (double)(kcase_int(k, 0, 2) ? kcase_int(k, 1, 40) : 0));
+        view_set(&k->in[3], s, RUN_STATE, (double)(*slots - 1 - s));
+        at += (int64_t)view_get(&k->in[3], s, RUN_ROWS);
+    }
+    return at + kcase_int(k, 1, 2);
+}
+
+static inline void build_conv_cached(struct kcase *k)
+{
+    int64_t channels = kcase_int(k, 1, 20), taps = kcase_int(k, 2, 5), slots, t = build_states(k, &slots);
+    k->in[0] = kcase_floats(k, t, channels, 1);
+    k->in[1] = kcase_floats(k, channels, taps, 0.5);
+    if (kcase_int(k, 0, 2)) k->in[2] = kcase_floats(k, channels, 0, 0.5);
+    k->in[4] = kcase_floats(k, slots, (taps - 1) * channels, 1);
+    k->n_in = 5;
+}
+
+static inline void build_scan_cached(struct kcase *k)
+{
+    struct scan_attrs a = {.groups = (int)kcase_int(k, 1, 2),
+                           .head_dim = (int)kcase_int(k, 1, 40),
+                           .state = (int)kcase_int(k, 1, 40)};
+    int64_t slots, t = build_states(k, &slots);
+    a.heads = a.groups * (int)kcase_int(k, 1, k->large ? 2 : 3);
+    k->at = attrs_scan(a);
+    k->in[0] = kcase_floats(k, t, (int64_t)a.heads * a.head_dim, 1);
+    k->in[1] = kcase_floats(k, t, (int64_t)2 * a.groups * a.state, 0.7);
+    k->in[2] = kcase_times(k, t, a.heads);
+    k->in[4] = kcase_tensor(k, DT_F32, slots, (int64_t)a.heads * a.head_dim * a.state);
+    view_fill(&k->in[4], k->seed, 22, 1);
+    k->in[5] = kcase_floats(k, a.heads, 0, 1);
+    k->n_in = 6;
+}
+
+static inline void build_halo(struct kcase *k)
+{
+    struct halo_attrs a = {.at = build_pieces(k, NULL), .before = (int)kcase_int(k, 1, 5)};
+    int64_t channels = kcase_int(k, 1, 20);
+    if (k->op == OP_HALO && a.at.parts == 1) a.at.parts = 2;
+    k->at = attrs_halo(a);
+    int64_t rows = k->op == OP_TAILS ? pieces_rows(&a.at) : a.at.parts * pieces_all(&a.at) * a.before;
+    k->in[0] = kcase_floats(k, rows, channels, 1);
+    k->n_in = 1;
+}
+
+static inline void build_carry(struct kcase *k)
+{
+    struct carry_attrs a = {.at = build_pieces(k, NULL), .heads = (int)kcase_int(k, 1, 4)};
+    if (a.at.parts == 1) a.at.parts = 2;
+    k->at = attrs_carry(a);
+    k->in[0] = kcase_tensor(k, DT_F32, a.at.parts * pieces_all(&a.at), a.heads * (kcase_int(k, 1, 30) + 1));
+    view_fill(&k->in[0], k->seed, 23, 0.7);
     k->n_in = 1;
 }
 
@@ -607,8 +866,8 @@ static inline void kcase_gradients(struct kcase *k)
         view_fill(&k->dout[0], k->seed, rng_stream("kcase/dout"), 1);
     }
     for (int i = 0; i < k->n_in; i++) {
-        bool weight = row->weight_in >> i & 1;
-        if (!weight && !(row->grad_in >> i & 1)) continue;
+        bool weight = (row->weight_in | row->weight_by_in) >> i & 1;
+        if (!k->in[i].nd || (!weight && !(row->grad_in >> i & 1))) continue;
         k->din[i] =
             kcase_tensor(k, weight ? DT_F32 : k->in[i].dtype, k->in[i].n[0], k->in[i].nd > 1 ? k->in[i].n[1] : 0);
     }
@@ -621,6 +880,9 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_LINEAR] = build_linear,
         [OP_RMSNORM] = build_norm,
         [OP_LAYERNORM] = build_norm,
+        [OP_HEADNORM] = build_norm,
+        [OP_SQUARES] = build_squares,
+        [OP_NORM_BY] = build_squares,
         [OP_ROTARY] = build_rotary,
         [OP_ATTENTION] = build_attention,
         [OP_ACT] = build_act,
@@ -637,10 +899,23 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_PERMUTE] = build_permute,
         [OP_GROUPED] = build_grouped,
         [OP_UNPERMUTE] = build_unpermute,
+        [OP_EXPERT_BIAS] = build_expert_bias,
         [OP_MLA_KV] = build_mla,
         [OP_TRIM] = build_mla,
+        [OP_JOIN] = build_join,
         [OP_PATCHES] = build_patches,
         [OP_POOL] = build_pool,
+        [OP_INSERT] = build_insert,
+        [OP_CONV] = build_conv,
+        [OP_TIMES] = build_times,
+        [OP_SCAN] = build_scan,
+        [OP_SCAN_END] = build_scan,
+        [OP_GATED_NORM] = build_gated_norm,
+        [OP_CONV_CACHED] = build_conv_cached,
+        [OP_SCAN_CACHED] = build_scan_cached,
+        [OP_TAILS] = build_halo,
+        [OP_HALO] = build_halo,
+        [OP_CARRY] = build_carry,
     };
     *k = (struct kcase){.op = op, .dtype = dtype, .seed = seed * 64 + (uint64_t)op * 4 + (uint64_t)dtype};
     k->large = seed % 6 == 5;

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "kernel/cache_runs.h"
 #include "kernel/cpu/build.h"
 #include "kernel/cpu/tile_rows.h"
 #include "kernel/cpuid.h"
@@ -202,14 +203,20 @@ static void cached_case(enum dtype t, int64_t first, int64_t n, int heads, int k
     struct kernel_call c = {.op = OP_ATTENTION_CACHED, .phase = KERNEL_FWD, .step = &step, .n_in = 6, .n_out = 1};
     c.at = ATTRS(attention, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.3f, .causal = true,
                  .window = window);
+    int64_t pages = (first + n + 15) / 16;
     for (int i = 0; i < 6; i++) {
         int64_t cols = (int64_t)(i ? kv_heads : heads) * head_dim;
-        c.in[i] = (struct view){.dtype = t, .nd = 2, .n = {i < 4 ? n : first + n + 9, cols}};
-        if (i == 3) c.in[i] = (struct view){.dtype = DT_I32, .nd = 1, .n = {n}};
+        c.in[i] = (struct view){.dtype = t, .nd = 2, .n = {i < 4 ? n : 16 * pages + 32, cols}};
+        if (i == 3) c.in[i] = (struct view){.dtype = DT_I32, .nd = 2, .n = {1, RUN_PAGES + pages}};
         view_alloc(&c.in[i], 2 + i);
         if (i != 3) view_random(&c.in[i], 200 + (uint64_t)i, 1);
     }
-    for (int64_t i = 0; i < n; i++) ((int32_t *)c.in[3].p)[i] = (int32_t)(first + i);
+    int32_t *run = c.in[3].p;
+    run[RUN_FIRST] = 0;
+    run[RUN_ROWS] = (int32_t)n;
+    run[RUN_PAST] = (int32_t)first;
+    for (int64_t i = 0; i < pages; i++) /* in order after the first two, or backwards */
+        run[RUN_PAGES + i] = (int32_t)(first % 2 ? pages + 1 - i : i + 2);
     const char *why = op_row(c.op)->infer(&c.at, c.n_in, c.in, c.out);
     if (why) fail_msg("%s", why);
     view_alloc(&c.out[0], 3);

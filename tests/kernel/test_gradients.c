@@ -13,6 +13,12 @@ static const double h = 1e-2, bound = 2e-3;
 static double loss(struct kcase *k)
 {
     assert_true(kcase_forward(k, &kernel_family_ref, 1));
+    if (k->op == OP_XENT && at_vocab(&k->at)->each) {
+        double weighed = 0;
+        for (int64_t t = 0; t < view_rows(&k->in[0]); t++)
+            weighed += view_get(&k->out[0], 0, 2 + at_vocab(&k->at)->at + t) * view_get(&k->in[2], 0, t);
+        return weighed * (double)k->step.loss_scale;
+    }
     if (k->op == OP_XENT) return view_get(&k->out[0], 0, 0) * (double)k->step.loss_scale;
     if (k->op == OP_BALANCE)
         return (view_get(&k->out[0], 0, 0) + view_get(&k->out[0], 0, 1)) * (double)k->step.loss_scale;

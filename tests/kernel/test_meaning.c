@@ -59,7 +59,7 @@ static void test_cache_is_attention_in_pieces(void **state)
         attention_case(&whole, true, window, false);
         assert_true(kcase_forward(&whole, &kernel_family_ref, 1));
         k = (struct kcase){.op = OP_ATTENTION_CACHED, .dtype = DT_F32, .seed = 6, .n_in = 6, .at = whole.at};
-        struct view cache_k = kcase_floats(&k, S, G * A, 9), cache_v = kcase_floats(&k, S, G * A, 9);
+        struct view cache_k = kcase_floats(&k, CACHE_PAGE, G * A, 9), cache_v = kcase_floats(&k, CACHE_PAGE, G * A, 9);
         int64_t at = 0;
         for (size_t p = 0; p < sizeof piece / sizeof *piece; at += piece[p++]) {
             for (int i = 0; i < 3; i++) {
@@ -67,8 +67,11 @@ static void test_cache_is_attention_in_pieces(void **state)
                 k.in[i].n[0] = piece[p];
                 k.in[i].p = (float *)whole.in[i].p + at * whole.in[i].stride;
             }
-            k.in[3] = kcase_tensor(&k, DT_I32, piece[p], 0);
-            for (int64_t t = 0; t < piece[p]; t++) view_set(&k.in[3], 0, t, (double)(at + t));
+            k.in[3] = kcase_tensor(&k, DT_I32, 1, RUN_PAGES + 1);
+            view_set(&k.in[3], 0, RUN_FIRST, 0);
+            view_set(&k.in[3], 0, RUN_ROWS, (double)piece[p]);
+            view_set(&k.in[3], 0, RUN_PAST, (double)at);
+            view_set(&k.in[3], 0, RUN_PAGES, 0);
             k.in[4] = cache_k;
             k.in[5] = cache_v;
             kcase_outputs(&k);
@@ -128,14 +131,25 @@ static void test_activations(void **state)
     (void)state;
     static const struct point gelu[] = {{0, 0, 0}, {1, 0, 0.84119199}, {-1, 0, -0.15880801}, {3, 0, 2.99636261}};
     static const struct point by_erf[] = {{0, 0, 0}, {1, 0, 0.84134475}, {-1, 0, -0.15865525}, {3, 0, 2.99595031}};
+    static const struct point turns[] = {{0, 0, 0}, {1, 0, 0.76159416}, {-1, 0, -0.76159416}, {3, 0, 0.99505475}};
     static const struct point swiglu[] = {{0, 5, 0}, {1, 2, 1.46211716}, {-2, 3, -0.71521754}, {30, -1, -30}};
+    static const struct point geglu[] = {{0, 5, 0}, {1, 2, 1.68238398}, {-1, 3, -0.47642403}, {3, -1, -2.99636261}};
+    static const struct point cap[] = {{0, 0, 0}, {2, 0, 1.52318831}, {-1, 0, -0.92423431}, {90, 0, 2}}; /* of 2 */
+    static const struct point quick[] = {{0, 0, 0}, {1, 0, 0.84579577}, {-1, 0, -0.15420423}, {3, 0, 2.98192869}};
+    /* of 2: g to 2, u to [-2, 2], g s(1.702 g) (u + 1) */
+    static const struct point clamped[] = {{0, 5, 0}, {1, 0, 0.84579577}, {1, -1, 0}, {5, 9, 5.80697587}};
+    static const struct point *const tables[ACT_N] = {gelu, swiglu, by_erf, turns, geglu, cap, quick, clamped};
     for (int act = 0; act < ACT_N; act++)
         for (int i = 0; i < 4; i++) {
-            struct point p = act == ACT_SWIGLU ? swiglu[i] : act == ACT_GELU_ERF ? by_erf[i] : gelu[i];
-            struct kcase k = {.op = OP_ACT, .dtype = DT_F32, .n_in = 1, .at = ATTRS(act, .kind = (enum act_kind)act)};
-            k.in[0] = kcase_tensor(&k, DT_F32, 1, act == ACT_SWIGLU ? 2 : 1);
+            struct point p = tables[act][i];
+            bool gated = act_gated((enum act_kind)act);
+            struct kcase k = {.op = OP_ACT,
+                              .dtype = DT_F32,
+                              .n_in = 1,
+                              .at = ATTRS(act, .kind = (enum act_kind)act, .cap = 2)};
+            k.in[0] = kcase_tensor(&k, DT_F32, 1, gated ? 2 : 1);
             view_set(&k.in[0], 0, 0, p.x);
-            if (act == ACT_SWIGLU) view_set(&k.in[0], 0, 1, p.up);
+            if (gated) view_set(&k.in[0], 0, 1, p.up);
             kcase_outputs(&k);
             assert_true(kcase_forward(&k, &kernel_family_ref, 1));
             assert_true(fabs(view_get(&k.out[0], 0, 0) - p.y) < 1e-6);
@@ -191,6 +205,31 @@ static void test_pool(void **state)
             for (int b = 0; b < 2; b++) assert_true(view_get(&k.out[0], b, 0) == want[some][kind][b]);
             kcase_free(&k);
         }
+}
+
+/* Two texts of three tokens, two rows for each: row 1 of the second text's stands in its first place. */
+static void test_insert(void **state)
+{
+    (void)state;
+    static const int at[6] = {-1, 0, 1, 1, -1, -1};
+    static const double want[6] = {0, 10, 11, 13, 4, 5}, back[6] = {1, 0, 0, 0, 1, 1}, rows[4] = {1, 1, 0, 1};
+    struct kcase k = {.op = OP_INSERT, .dtype = DT_F32, .n_in = 3};
+    k.at = attrs_insert((struct insert_attrs){{2, 3, 1, 0, 0, 6}});
+    k.in[0] = kcase_tensor(&k, DT_F32, 6, 1);
+    k.in[1] = kcase_tensor(&k, DT_I32, 6, 0);
+    k.in[2] = kcase_tensor(&k, DT_F32, 4, 1);
+    for (int64_t t = 0; t < 6; t++) view_set(&k.in[0], t, 0, (double)t);
+    for (int64_t t = 0; t < 6; t++) view_set(&k.in[1], 0, t, at[t]);
+    for (int64_t r = 0; r < 4; r++) view_set(&k.in[2], r, 0, 10 + (double)r);
+    kcase_outputs(&k);
+    kcase_gradients(&k);
+    assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+    for (int64_t t = 0; t < 6; t++) view_set(&k.dout[0], t, 0, 1);
+    assert_true(kcase_backward(&k, &kernel_family_ref, 1));
+    for (int64_t t = 0; t < 6; t++) assert_true(view_get(&k.out[0], t, 0) == want[t]);
+    for (int64_t t = 0; t < 6; t++) assert_true(view_get(&k.din[0], t, 0) == back[t]);
+    for (int64_t r = 0; r < 4; r++) assert_true(view_get(&k.din[2], r, 0) == rows[r]);
+    kcase_free(&k);
 }
 
 /* The first of equal logits wins, one that is not a number is never right, and what is not trained is not counted. */
@@ -280,6 +319,22 @@ static bool taken(const struct view *pick, int64_t seq, int64_t capacity, int64_
     return before < capacity;
 }
 
+/* Rows of each expert by head and tail of each sequence, where a part's rows are shared out over two ranks; with a
+ * capacity those that are taken. */
+static void check_stretches(const struct kcase *k)
+{
+    const struct permute_attrs *at = at_permute(&k->at);
+    int64_t rows[16][16] = {{0}};
+    for (int64_t t = 0; t < k->in[0].n[0]; t++)
+        for (int j = 0; j < at->top_k; j++) {
+            int64_t place = at->at + t, stretch = 2 * (place / at->rows) + (place % at->rows >= at->head);
+            if (view_get(&k->out[1], t, j) >= 0) rows[(int)view_get(&k->in[1], at->tokens.first + t, j)][stretch]++;
+        }
+    assert_int_equal(k->out[2].n[1], 2 * at->order.sequences);
+    for (int64_t e = 0; e < at->experts; e++)
+        for (int64_t s = 0; s < k->out[2].n[1]; s++) assert_int_equal((int64_t)view_get(&k->out[2], e, s), rows[e][s]);
+}
+
 /* Whoever holds a sequence's tokens, ranks of cp and of tp or one rank alone: the same copies are dropped, and a rank's
  * rows are its own. */
 static void test_capacity_is_of_the_sequence(void **state)
@@ -301,13 +356,17 @@ static void test_capacity_is_of_the_sequence(void **state)
                             place[n++] = s * S + context_place(S, cp, r, i);
                 int64_t cut = rows / 2, own = half ? rows - cut : cut;
                 choice.tokens.first = before + (half ? cut : 0);
-                k.at = ATTRS(permute, EXPERTS, CHOICES, CAPACITY, choice.tokens, .parts = cp);
+                int64_t lo, hi;
+                context_chunk(S, cp, part, false, &lo, &hi);
+                k.at = ATTRS(permute, EXPERTS, CHOICES, CAPACITY, choice.tokens, .parts = cp, .order = {B, cp, 2},
+                             .at = half ? cut : 0, .rows = rows / B, .head = hi - lo);
                 k.in[0] = kcase_floats(&k, own, 5, 1);
                 k.in[1] = kcase_tensor(&k, DT_I32, B * S, CHOICES);
                 for (int64_t t = 0; t < n; t++)
                     for (int j = 0; j < CHOICES; j++) view_set(&k.in[1], t, j, view_get(&in_order, place[t], j));
                 kcase_outputs(&k);
                 assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+                check_stretches(&k);
                 for (int64_t t = 0; t < own; t++)
                     for (int j = 0; j < CHOICES; j++) {
                         int64_t row = (int64_t)view_get(&k.out[1], t, j), from = place[choice.tokens.first + t];
@@ -332,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_activations),
         cmocka_unit_test(test_patches),
         cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_insert),
         cmocka_unit_test(test_right),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_norms),

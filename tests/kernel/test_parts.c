@@ -136,12 +136,17 @@ static void check_embed(const struct kernel_family *f, enum dtype t, int parts)
     kcase_free(&k);
 }
 
-static void check_xent(const struct kernel_family *f, enum dtype t, int64_t vocab, int parts)
+static void check_xent(const struct kernel_family *f, enum dtype t, int64_t vocab, int parts, bool each)
 {
     struct kcase k = {.op = OP_XENT, .dtype = t, .seed = (uint64_t)(vocab + parts), .n_in = 2, .at = ATTRS(vocab, 0)};
     k.step = (struct step_info){.loss_scale = 0.5f};
     k.in[0] = kcase_floats(&k, T, vocab, 3);
     k.in[1] = kcase_ints(&k, T, -1, vocab - 1);
+    if (each) {
+        *edit_vocab(&k.at) = (struct vocab_attrs){.each = T};
+        k.in[k.n_in] = kcase_tensor(&k, DT_F32, T, 0);
+        view_fill(&k.in[k.n_in++], 7, 8, 1);
+    }
     kcase_outputs(&k);
     gradients(&k);
     assert_true(kcase_forward(&k, f, 1) && kcase_backward(&k, f, 1));
@@ -159,6 +164,10 @@ static void check_xent(const struct kernel_family *f, enum dtype t, int64_t voca
             q.in[0] = columns(k.in[0], lo, hi - lo);
             q.in[1] = k.in[1];
             q.in[2] = stats;
+            if (each && round) {
+                edit_vocab(&q.at)->each = T;
+                q.in[q.n_in++] = k.in[2];
+            }
             kcase_outputs(&q);
             if (round) gradients(&q);
             assert_true(kcase_forward(&q, f, 1));
@@ -182,8 +191,8 @@ static void test_vocabulary(void **state)
         for (int t = 0; t < 2; t++)
             for (int parts = 1; parts <= 5; parts++) {
                 check_embed(families[f], kcase_dtypes[t], parts);
-                check_xent(families[f], kcase_dtypes[t], V, parts);
-                check_xent(families[f], kcase_dtypes[t], 3, parts); /* parts without a column */
+                for (int each = 0; each < 2; each++) check_xent(families[f], kcase_dtypes[t], V, parts, each);
+                check_xent(families[f], kcase_dtypes[t], 3, parts, false); /* parts without a column */
             }
 }
 

@@ -8,16 +8,16 @@
 
 /* What the reference says of a case. */
 struct wanted {
-    struct view out[KERNEL_MAX_OUT], din[KERNEL_MAX_IN], before[2], after[2]; /* of a cache */
+    struct view out[KERNEL_MAX_OUT], din[KERNEL_MAX_IN], before[2], after[2]; /* of caches */
 };
 
 static void ask_reference(struct kcase *k, struct wanted *w)
 {
     *w = (struct wanted){0};
-    if (k->op == OP_ATTENTION_CACHED) clone_all(k, w->before, &k->in[4], 2);
+    if (op_row(k->op)->caches) clone_all(k, w->before, &k->in[4], 2);
     assert_true(forward_ref(k));
     clone_all(k, w->out, k->out, k->n_out);
-    if (k->op == OP_ATTENTION_CACHED) clone_all(k, w->after, &k->in[4], 2);
+    if (op_row(k->op)->caches) clone_all(k, w->after, &k->in[4], 2);
     if (!op_row(k->op)->has_backward) return;
     assert_true(kcase_backward(k, &kernel_family_ref, 1));
     clone_all(k, w->din, k->din, k->n_in);
@@ -25,13 +25,17 @@ static void ask_reference(struct kcase *k, struct wanted *w)
 
 static int forward(struct kcase *k, const struct wanted *w, const struct kernel_family *f)
 {
-    bool cached = k->op == OP_ATTENTION_CACHED;
-    for (int i = 0; cached && i < 2; i++) view_copy(&k->in[4 + i], &w->before[i]);
+    bool cached = op_row(k->op)->caches;
+    for (int i = 0; cached && i < 2; i++)
+        if (w->before[i].p) view_copy(&k->in[4 + i], &w->before[i]);
     for (int i = 0; i < k->n_out; i++) view_spoil(&k->out[i]);
     if (!kcase_forward(k, f, 2)) return 0;
     kcase_check_gaps(k);
     for (int i = 0; i < k->n_out; i++) near(k, &k->out[i], &w->out[i], f->name, "output", i, 1);
-    for (int i = 0; cached && i < 2; i++) same(k, &k->in[4 + i], &w->after[i], f->name, "cache", i);
+    for (int i = 0; cached && i < 2; i++)
+        if (!w->after[i].p) continue;
+        else if (k->op == OP_SCAN_CACHED) near(k, &k->in[4 + i], &w->after[i], f->name, "cache", i, 1);
+        else same(k, &k->in[4 + i], &w->after[i], f->name, "cache", i);
     return 1;
 }
 

@@ -64,7 +64,9 @@ static const struct expectation expected[] = {
     {OP_LINEAR, "S1 S1 R", "must be invariant", 0},
     {OP_LINEAR, "R S0 R", "bias must be split", 0},
     {OP_LINEAR, "I S0", "par_enter", 0},
-    {OP_LINEAR, "P R", "partial", 0},
+    {OP_LINEAR, "P R", "P", 0},
+    {OP_LINEAR, "P I", "partial", 0},
+    {OP_LINEAR, "P R R", "partial", 0},
     {OP_LINEAR, "V I", "must be replicated", 0},
     {OP_LINEAR, "R S1", "split x by columns", 0},
     {OP_LINEAR, "R R I", "bias must have w's type", 0},
@@ -73,6 +75,11 @@ static const struct expectation expected[] = {
     {OP_RMSNORM, "S1 R", "whole rows", 0},
     {OP_RMSNORM, "P I", "partial", 0},
     {OP_LAYERNORM, "V R R", "V", 0},
+    {OP_HEADNORM, "S1 R", "S1", 0},
+    {OP_SQUARES, "S1", "P", 0},
+    {OP_NORM_BY, "S1 R S0", "S1", 0},
+    {OP_NORM_BY, "S1 P S0", "reduce them", 0},
+    {OP_HEADNORM, "S1 I", "must be replicated", 0},
     {OP_LAYERNORM, "R R I", "one type", 0},
     {OP_ROTARY, "S1 I R", "S1", 0},
     {OP_ROTARY, "S0 I I", "split alike", 0},
@@ -81,6 +88,13 @@ static const struct expectation expected[] = {
     {OP_ATTENTION, "S1 R R", "S1", 0},
     {OP_ATTENTION, "S1 I I", "one type", 0},
     {OP_ATTENTION, "S0 S0 S0", "context", 0},
+    {OP_ATTENTION, "S1 S1 S1 I S0", "S1", 0},
+    {OP_ATTENTION, "S1 S1 S1 I R", "sinks must be too", 0},
+    {OP_ATTENTION, "V V V V I", "must be R", 0},
+    {OP_EXPERT_BIAS, "P I I", "P", 0},
+    {OP_EXPERT_BIAS, "P R I", "must be invariant", 0},
+    {OP_EXPERT_BIAS, "S1 S0 I", "S1", 0},
+    {OP_EXPERT_BIAS, "S1 I I", "must be too", 0},
     {OP_ACT, "S1", "S1", 0},
     {OP_ACT, "P", "partial", 0},
     {OP_ADD, "P P", "P", 0},
@@ -142,7 +156,7 @@ static struct op_attrs attrs_of(enum op op)
     struct attention_attrs heads =
         {.heads = H, .kv_heads = G, .head_dim = A, .batch = B, .seq = T / B, .scale = 0.5f, .causal = true};
     switch (op_row(op)->attrs) {
-    case ATTRS_NORM: return ATTRS(norm, .eps = 1e-5f);
+    case ATTRS_NORM: return ATTRS(norm, .eps = 1e-5f, .heads = H, .whole = D);
     case ATTRS_ACT: return ATTRS(act, .kind = ACT_SWIGLU);
     case ATTRS_ROTARY: return ATTRS(rotary, .heads = H, .head_dim = A);
     case ATTRS_ATTENTION: return attrs_attention(heads);
@@ -156,6 +170,7 @@ static void share_out(struct op_attrs *at, enum spmd over)
 {
     int heads = over == SPMD_S1 ? RANKS : 1;
     if (at->kind == ATTRS_ROTARY) edit_rotary(at)->heads /= heads;
+    if (at->kind == ATTRS_NORM) edit_norm(at)->heads /= heads;
     if (at->kind != ATTRS_ATTENTION && at->kind != ATTRS_ATTENTION_PART) return;
     struct attention_attrs *a = (struct attention_attrs *)at_heads(at);
     a->heads /= heads;
@@ -176,22 +191,34 @@ static void build_whole(struct kcase *k, enum op op, int n_in)
         [OP_LINEAR] = {{T, D, 0}, {N, D, 0}, {N, 0, 0}},
         [OP_RMSNORM] = {{T, D, 0}, {D, 0, 0}},
         [OP_LAYERNORM] = {{T, D, 0}, {D, 0, 0}, {D, 0, 0}},
+        [OP_SQUARES] = {{T, D, 0}},
+        [OP_NORM_BY] = {{T, D, 0}, {T, 1, 0}, {D, 0, 0}},
+        [OP_HEADNORM] = {{T, H * A, 0}, {A, 0, 0}},
         [OP_ROTARY] = {{T, H * A, 0}, {T, 0, 5}, {5, A, 0}},
-        [OP_ATTENTION] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}},
+        [OP_ATTENTION] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}, {H, 0, 0}},
         [OP_ACT] = {{T, 2 * F, 0}},
         [OP_ADD] = {{T, D, 0}, {T, D, 0}},
         [OP_DROPOUT] = {{T, D, 0}},
         [OP_XENT] = {{T, V, 0}, {T, 0, V}},
-        [OP_ATTENTION_PART] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}},
+        [OP_ATTENTION_PART] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}, {H, 0, 0}},
         [OP_XENT_PART] = {{T, V, 0}, {T, 0, V}},
-        [OP_ATTENTION_CACHED] =
-            {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}, {T + 3, G * A, 0}, {T + 3, G * A, 0}},
+        [OP_ATTENTION_CACHED] = {{T, H * A, 0},
+                                 {T, G * A, 0},
+                                 {T, G * A, 0},
+                                 {1, RUN_PAGES + 1, 1},
+                                 {CACHE_PAGE, G * A, 0},
+                                 {CACHE_PAGE, G * A, 0},
+                                 {H, 0, 0}},
         [OP_COPY] = {{T, D, 0}},
     };
     for (int i = 0; i < n_in; i++)
         k->in[i] = shape[op][i].below ? kcase_ints(k, shape[op][i].n0, 0, shape[op][i].below - 1)
                                       : kcase_floats(k, shape[op][i].n0, shape[op][i].n1, 1);
-    for (int64_t t = 0; op == OP_ATTENTION_CACHED && t < T; t++) view_set(&k->in[3], 0, t, (double)(3 + t));
+    if (op == OP_ATTENTION_CACHED) {
+        k->in[3] = kcase_tensor(k, DT_I32, 1, RUN_PAGES + 1);
+        for (int i = 0; i < RUN_PAGES + 1; i++) view_set(&k->in[3], 0, i, i == RUN_ROWS ? T : i == RUN_PAST ? 3 : 0);
+    }
+    for (int64_t t = 0; op == OP_NORM_BY && t < T; t++) view_set(&k->in[1], t, 0, 0.5 + 0.25 * (double)t); /* squares */
     kcase_outputs(k);
     kcase_gradients(k);
 }
@@ -296,10 +323,11 @@ static void check_true(enum op op, int n_in, const enum spmd *in, const enum spm
 static bool can_act_out(enum op op, int n_in, const enum spmd *in)
 {
     if (op >= OP_ROUTER) return false; /* experts: tests/run/test_experts.c and the layouts of tests/run */
-    if (op == OP_EMBED && in[1] == SPMD_S0) return false;
+    if (op == OP_EMBED && (in[1] == SPMD_S0 || in[1] == SPMD_V)) return false; /* ids are of the table's own rows */
     if ((op == OP_XENT || op == OP_XENT_PART) && in[0] == SPMD_S1) return false;
     if ((op == OP_XENT && n_in > 2) || (op == OP_ADD && n_in > 2) || (op == OP_DROPOUT && n_in > 1)) return false;
-    if ((op == OP_ATTENTION || op == OP_ATTENTION_PART) && in[0] == SPMD_S1 && in[1] == SPMD_R) return false;
+    bool attends = op == OP_ATTENTION || op == OP_ATTENTION_PART || op == OP_ATTENTION_CACHED;
+    if (attends && in[0] == SPMD_S1 && in[1] == SPMD_R) return false;
     if (op == OP_ROTARY && in[0] == SPMD_V && in[1] != SPMD_V) return false;
     if (op == OP_ATTENTION_CACHED && in[0] == SPMD_V) return false;
     for (int i = 0; i < n_in; i++)

@@ -48,6 +48,9 @@ static const struct refusal refusals[] = {
     {OP_DROPOUT, {ATTRS_DROPOUT, {.dropout = {.p = 1}}}, {M(DT_F32, 5, 7)}, 1, "[0, 1)"},
     {OP_XENT, {.kind = ATTRS_VOCAB}, {M(DT_F32, 5, 7), VEC(DT_I32, 4)}, 2, "one per token"},
     {OP_COPY, {.kind = ATTRS_NONE}, {VEC(DT_I32, 4)}, 1, "float"},
+    {OP_INSERT, {ATTRS_INSERT, {.insert = {{2, 3, 1, 0, 0, 6}}}}, {M(DT_F32, 6, 4), VEC(DT_I32, 6), M(DT_F32, 4, 4)}, 3, NULL},
+    {OP_INSERT, {ATTRS_INSERT, {.insert = {{2, 3, 1, 0, 0, 6}}}}, {M(DT_F32, 6, 4), VEC(DT_I32, 6), M(DT_F32, 5, 4)}, 3, "each sequence"},
+    {OP_INSERT, {ATTRS_INSERT, {.insert = {{2, 3, 1, 0, 0, 6}}}}, {M(DT_F32, 6, 4), VEC(DT_I32, 5), M(DT_F32, 4, 4)}, 3, "one per row"},
 };
 /* clang-format on */
 
@@ -183,7 +186,10 @@ static void test_run_through_the_chain(void **state)
     for (int op = 0; op < OP_FIRST_COLLECTIVE; op++) {
         struct kcase k;
         kcase_random(&k, (enum op)op, DT_F32, 3);
+        struct view kept = {0};
+        if (op_row((enum op)op)->caches) kept = kcase_clone(&k, &k.in[4]);
         assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+        if (kept.p) view_copy(&k.in[4], &kept);
         struct view want = kcase_clone(&k, &k.out[0]);
         struct kernel_call c = kcase_call(&k, KERNEL_FWD);
         if (op == OP_ROTARY) {

@@ -105,8 +105,8 @@ static void activations_match_reference(void **state)
     for (int i = 0; i < N_SHAPES; i++)
         for (int t = DT_F32; t <= DT_BF16; t++)
             for (int act = 0; act < ACT_N; act++) {
-                struct kernel_call c = {.op = OP_ACT, .at = ATTRS(act, .kind = act), .n_in = 1};
-                c.in[0] = matrix(t, shapes[i].t, act == ACT_SWIGLU ? 2 * shapes[i].d : shapes[i].d);
+                struct kernel_call c = {.op = OP_ACT, .at = ATTRS(act, .kind = act, .cap = 2), .n_in = 1};
+                c.in[0] = matrix(t, shapes[i].t, act_gated((enum act_kind)act) ? 2 * shapes[i].d : shapes[i].d);
                 call_forward(&c, 4, 2);
                 check(&c, KERNEL_FWD, 1e-7);
                 check(&c, KERNEL_BWD_IN, 4e-6);

@@ -64,6 +64,8 @@ static void memory(void **state)
         assert_ptr_equal(b.documents, b.field[BATCH_DOCUMENTS]);
         assert_ptr_equal(b.pixels, b.field[BATCH_PIXELS]);
         assert_ptr_equal(b.label, b.field[BATCH_LABEL]);
+        assert_ptr_equal(b.segments, b.field[BATCH_SEGMENTS]);
+        assert_ptr_equal(b.patches, b.field[BATCH_PATCHES]);
         struct batch_row r[BATCH_FIELDS];
         for (int f = 0; f < BATCH_FIELDS; f++) r[f] = batch_field_row(f, n);
         for (int f = 0; f < BATCH_FIELDS; f++) memset(b.field[f], f + 1, batch_bytes(&r[f], 3, 7));

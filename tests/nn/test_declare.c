@@ -35,7 +35,7 @@ static struct model_config model(uint64_t seed, enum model_family f)
 {
     struct model_config c = toy_model(f);
     c.heads = 6;
-    c.kv_heads = f == MODEL_DEEPSEEK || f == MODEL_VIT ? 6 : (int[]){1, 2, 3, 6}[roll(seed, 14, 4)];
+    c.kv_heads = f == MODEL_DEEPSEEK || f == MODEL_VIT || f == MODEL_BERT ? 6 : (int[]){1, 2, 3, 6}[roll(seed, 14, 4)];
     c.tie_embeddings = f != MODEL_VIT && roll(seed, 15, 2);
     return c;
 }
@@ -71,7 +71,7 @@ static void count(const struct param_table *t, const struct units *u, uint8_t **
 /* Query heads are where the key heads are that they read. */
 static void check_heads(const struct model_config *c, const struct param_table *t, int tp)
 {
-    if (c->family == MODEL_DEEPSEEK || c->kv_heads < tp) return;
+    if (c->family == MODEL_DEEPSEEK || model_scans(c) || c->kv_heads < tp) return;
     const struct param *q = &t->p[param_find(t, "layers.0.attn.q.weight")],
                        *k = &t->p[param_find(t, "layers.0.attn.k.weight")];
     int64_t group = c->heads / c->kv_heads;

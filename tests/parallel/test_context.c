@@ -15,11 +15,13 @@ struct variant {
     int64_t window;
     int docs;
     float dropout;
+    bool sink;
 };
 static const struct variant variants[] = {
-    {"plain", 2, 37, 4, 2, 8, 0, 0, 0},      {"one key head", 1, 23, 3, 1, 8, 0, 0, 0},
-    {"documents", 2, 40, 2, 2, 8, 0, 9, 0},  {"window", 1, 50, 2, 2, 16, 12, 0, 0},
-    {"dropout", 2, 21, 6, 2, 4, 0, 6, 0.2f}, {"fewer heads than ranks", 1, 30, 2, 1, 8, 0, 0, 0},
+    {"plain", 2, 37, 4, 2, 8, 0, 0, 0, false},      {"one key head", 1, 23, 3, 1, 8, 0, 0, 0, false},
+    {"documents", 2, 40, 2, 2, 8, 0, 9, 0, false},  {"window", 1, 50, 2, 2, 16, 12, 0, 0, false},
+    {"dropout", 2, 21, 6, 2, 4, 0, 6, 0.2f, false}, {"fewer heads than ranks", 1, 30, 2, 1, 8, 0, 0, 0, false},
+    {"sinks", 2, 29, 3, 1, 8, 0, 0, 0, true},       {"sinks and windows", 1, 33, 4, 2, 8, 7, 5, 0, true},
 };
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 
@@ -40,6 +42,7 @@ struct job {
     double bound;
     bool dry;
     struct comm_traffic sent[8];
+    double d_sink[8][8]; /* each rank's part, by head */
 };
 
 static struct view rows_of(struct kcase *x, const struct kcase *k, const struct view *v, int n, int r, enum dtype t)
@@ -123,6 +126,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
                  .gather = j->l.gather);
     for (int i = 0; i < 3; i++) c.in[i] = rows_of(&x, k, &k->in[i], n, r, j->t);
     c.in[3] = k->in[3];
+    c.in[ATTENTION_SINK] = k->in[ATTENTION_SINK];
     const char *why = op_row(OP_CONTEXT)->infer(&c.at, c.n_in, c.in, c.out);
     if (why) return err_set(e, ERR_NUMERIC, "%s", why);
     for (int i = 0; i < 2; i++) {
@@ -147,6 +151,12 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
             back.acc[i] = i ? back.din[i] : kcase_clone(&x, &back.din[i]);
         }
     }
+    if (j->v->sink) { /* adds on one rank, begins on the others */
+        struct view *to = &back.din[ATTENTION_SINK], *acc = &back.acc[ATTENTION_SINK];
+        *to = *acc = kcase_tensor(&x, DT_F32, j->v->heads, 0);
+        for (int h = 0; h < j->v->heads; h++) view_set(to, 0, h, r ? NAN : 2);
+        if (r) acc->p = NULL;
+    }
     struct view before[3];
     for (int i = 0; i < 3; i++)
         if (back.acc[i].p) before[i] = kcase_clone(&x, &back.acc[i]);
@@ -160,6 +170,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
                 view_set(&want, row, col, view_get(&want, row, col) + view_get(&before[i], row, col));
         rc = differ(j, i == 0 ? "dq" : i == 1 ? "dk" : "dv", &back.din[i], &want, 4 * j->bound, e);
     }
+    for (int h = 0; j->v->sink && !j->dry && h < j->v->heads; h++)
+        j->d_sink[r][h] = view_get(&back.din[ATTENTION_SINK], 0, h);
     sum = comm_traffic(world);
     comm_wait(world, comm_barrier(world, "before groups are freed"));
     for (int i = 0; i < 2; i++) {
@@ -185,7 +197,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
 static void make_whole(struct kcase *k, const struct variant *v, enum dtype t)
 {
     int64_t rows = v->batch * v->seq;
-    *k = (struct kcase){.op = OP_ATTENTION, .dtype = t, .seed = 21, .n_in = v->docs ? 4 : 3};
+    *k = (struct kcase){.op = OP_ATTENTION, .dtype = t, .seed = 21, .n_in = v->sink ? 5 : v->docs ? 4 : 3};
     k->at = ATTRS(attention, .heads = v->heads, .kv_heads = v->kv, .head_dim = v->a, .batch = v->batch, .seq = v->seq,
                   .scale = 0.4f, .causal = true, .window = v->window, .dropout = {v->dropout, 3});
     k->step = (struct step_info){.seed = 7, .step = 3, .first_token = 4 * (uint64_t)v->seq, .training = true};
@@ -193,6 +205,7 @@ static void make_whole(struct kcase *k, const struct variant *v, enum dtype t)
     if (v->docs) k->in[3] = kcase_ints(k, rows, 0, 0);
     for (int64_t r = 0, id = 0; v->docs && r < rows; r++)
         view_set(&k->in[3], 0, r, (double)(id += kcase_int(k, 0, v->docs - 1) == 0));
+    if (v->sink) k->in[ATTENTION_SINK] = kcase_floats(k, v->heads, 0, 1.5);
     kcase_outputs(k);
     kcase_gradients(k);
     for (int i = 0; i < 3; i++) k->acc[i].p = NULL;
@@ -214,6 +227,13 @@ static void test_equals_one_rank(void **state)
                                 .bound = t == DT_F32 ? 1e-5 : 3e-2};
                 struct err e = {0};
                 if (comm_run_local(layouts[l].n, &(struct comm_config){0}, rank_main, &j, &e)) fail_msg("%s", e.text);
+                for (int h = 0; variants[i].sink && h < variants[i].heads; h++) {
+                    double sum = -2, want = view_get(&k.din[ATTENTION_SINK], 0, h); /* 2 was there */
+                    for (int r = 0; r < layouts[l].n; r++) sum += j.d_sink[r][h];
+                    if (!(fabs(sum - want) <= 8 * j.bound))
+                        fail_msg("%s, layout %d: sink %d has gradient %g, wanted %g", variants[i].name, l, h, sum,
+                                 want);
+                }
                 j.dry = true;
                 for (int r = 0; r < layouts[l].n; r++) {
                     struct comm *w;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a program never holds, by its places and on the ledger: logits of all tokens of a microbatch, because the loss
  * is computed in chunks; a weight's gradient beside the sum, because products add to it where it is. Each is found
- * where it is planned on purpose. */
+ * where it is planned on purpose: logits of one large chunk, gradients that are summed up in bf16. The ledger is that
+ * of a step, at its peak. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +25,7 @@ struct counted {
 
 enum { MAX_KEYS = 16 };
 
-/* Rank 0 of n, on the device that only counts. */
+/* Rank 0 of n, on the device that only counts, after a step. */
 static void count(struct counted *x, int n, const char *const *sizes, const char *const *keys, const char *last)
 {
     char *all[2 * MAX_KEYS + 1];
@@ -41,6 +42,8 @@ static void count(struct counted *x, int n, const char *const *sizes, const char
     x->site = (struct site){0};
     if (site_open(&x->site, &(struct site_config){.config = &x->c, .kind = SITE_COUNTS, .n = n, .link = &link}, &e))
         fail_msg("%s", e.text);
+    engine_init(x->site.engine);
+    engine_step(x->site.engine, &(struct engine_batch){.n = 0}, 0, 0, &(struct engine_report){0});
 }
 
 static void done(struct counted *x)
@@ -49,7 +52,7 @@ static void done(struct counted *x)
     arena_free(x->arena);
 }
 
-static size_t ledger(const struct counted *x, enum mem_cat cat) { return x->site.dev->ledger.now[cat]; }
+static size_t ledger(const struct counted *x, enum mem_cat cat) { return x->site.dev->ledger.at_peak[cat]; }
 
 /* The largest place of the stages' programs, of tensors or of kernels' scratch; what it holds. */
 static size_t largest(const struct counted *x, bool tensors, const char **what)
@@ -71,15 +74,16 @@ static size_t largest(const struct counted *x, bool tensors, const char **what)
 static const struct {
     int ranks;
     const char *keys[MAX_KEYS];
+    bool summed; /* gradients are summed up here, and handed on once a step */
 } layouts[] = {
     /* clang-format off */
-    {1, {"model.family=llama", "model.tie_embeddings=false"}},
-    {1, {"model.family=llama", "model.tie_embeddings=true"}},
-    {1, {"model.family=gpt2", "model.tie_embeddings=true", "precision.recipe=fp32"}},
-    {2, {"model.family=llama", "model.tie_embeddings=false", "parallel.tp=2"}},
-    {2, {"model.family=llama", "model.tie_embeddings=true", "parallel.tp=2", "parallel.sequence_parallel=true"}},
-    {2, {"model.family=llama", "model.tie_embeddings=false", "parallel.cp=2", "memory.recompute=full"}},
-    {2, {"model.family=llama", "model.tie_embeddings=false", "parallel.dp_shard=2", "parallel.zero=3", "batch.global=8"}},
+    {1, {"model.family=llama", "model.tie_embeddings=false"}, true},
+    {1, {"model.family=llama", "model.tie_embeddings=true"}, true},
+    {1, {"model.family=gpt2", "model.tie_embeddings=true", "precision.recipe=fp32"}, true},
+    {2, {"model.family=llama", "model.tie_embeddings=false", "parallel.tp=2"}, true},
+    {2, {"model.family=llama", "model.tie_embeddings=true", "parallel.tp=2", "parallel.sequence_parallel=true"}, true},
+    {2, {"model.family=llama", "model.tie_embeddings=false", "parallel.cp=2", "memory.recompute=full"}, false},
+    {2, {"model.family=llama", "model.tie_embeddings=false", "parallel.dp_shard=2", "parallel.zero=3", "batch.global=8"}, false},
     /* clang-format on */
 };
 #define EACH_LAYOUT(i) for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
@@ -169,6 +173,15 @@ static void test_no_gradient_beside_the_sum(void **state)
             products++;
         }
         assert_true(products >= 2 * 4);
+        size_t beside = ledger(&x, MEM_COMM);
+        bool each = store_reduces_each(&g->store); /* units stand beside the sum anyway, and are handed on */
+        done(&x);
+        assert_int_equal(each, !layouts[i].summed);
+        if (each) continue;
+        count(&x, layouts[i].ranks, sizes, layouts[i].keys, "precision.grad=bf16");
+        if (ledger(&x, MEM_COMM) < beside + least)
+            fail_msg("layout %zu: gradients beside sums of bf16 are not found: %zu bytes, %zu without them", i,
+                     ledger(&x, MEM_COMM), beside);
         done(&x);
     }
 }

@@ -85,6 +85,8 @@ static void test_law(void **state)
             "model.dropout=0.2", "memory.loss_chunk=17", "optimizer.name=sgd", team);
         LAW("model.family=llama", "model.vocab=257", "model.seq_len=33", "model.layers=3", "model.hidden=42",
             "model.heads=3", "model.ffn=71", "batch.global=5", "batch.micro=5", "model.document_mask=true", team);
+        LAW("model.family=gpt_oss", TINY, "model.kv_heads=2", "model.head_dim=6", "model.attn.window=9",
+            "model.moe.experts=5", "model.moe.top_k=2", "batch.global=4", "batch.micro=2", team);
         LAW("model.family=gpt2", TINY, "batch.global=2", "batch.micro=1", "optimizer.name=sgd", "optimizer.momentum=0",
             "optimizer.vectors.name=adamw", team);
         LAW("model.family=llama", TINY, "run.kernels=ref", "batch.global=2", "batch.micro=1", team);
@@ -94,6 +96,43 @@ static void test_law(void **state)
             "memory.offload=activations", team);
         LAW("model.family=gpt2", TINY, "batch.global=4", "batch.micro=2", "memory.offload=[activations]",
             "memory.offload_least=0", "memory.recompute=full", team);
+    }
+}
+
+/* Pieces of objects behind addresses are data: of token files that are read while it trains, of texts not. */
+static void test_objects(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *train, *valid, *every;
+        size_t tables; /* of pieces */
+    } cases[] = {
+        {"data.train=[here.tok]", "data.valid=[]", "run.eval_every=0", 0},
+        {"data.train=[s3://b/t.jsonl]", "data.valid=[]", "run.eval_every=0", 0},
+        {"data.train=[s3://b/t.tok, s3://b/u.tok]", "data.valid=[s3://b/v.tok]", "run.eval_every=0", 1},
+        {"data.train=['https://h/t.tok?sig=1']", "data.valid=[]", "run.eval_every=0", 1},
+        {"data.train=[s3://b/t.tok, here.tok]", "data.valid=[s3://b/v.tok]", "run.eval_every=5", 2},
+    };
+    size_t without = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const keys[] = {"model.family=gpt2",
+                                    TINY,
+                                    "batch.global=4",
+                                    "batch.micro=2",
+                                    "run.threads=1",
+                                    cases[i].train,
+                                    cases[i].valid,
+                                    cases[i].every,
+                                    "data.remote.connections=3"};
+        int n = (int)(sizeof keys / sizeof *keys);
+        struct planned x;
+        plan_of(&x, n, keys);
+        size_t data = x.p.role[0].bytes[MEM_DATA];
+        if (!i) without = data;
+        assert_int_equal(data - without, cases[i].tables * (2 * 3 + 2) << 20);
+        plan_free(&x.p);
+        arena_free(x.arena);
+        check_law(n, keys);
     }
 }
 
@@ -171,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_law),
+        cmocka_unit_test(test_objects),
         cmocka_unit_test(test_big_models),
         cmocka_unit_test(test_printing),
     };

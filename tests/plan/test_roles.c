@@ -98,6 +98,7 @@ static void test_every_rank(void **state)
             assert_true(got.peak_bytes <= x.p.role[0].peak_bytes);
             flops += got.flops;
             params = one.params;
+            plan_free(&one);
         }
         assert_int_equal(params, x.p.params);
         if (fabs(flops / x.p.flops_per_step - 1) > 1e-12)

@@ -145,20 +145,34 @@ static void places(void **state)
     }
 }
 
-/* From front to back, in small steps: fetched ahead, by several connections at once, each byte once. */
+/* From front to back, in small steps: fetched ahead, by several connections at once, each byte once; also where pieces
+ * are put into other memory on the way. */
 static void sequential(void **state)
 {
     (void)state;
     struct bench b;
+    void *memory[2] = {NULL, NULL};
     begin(&b, false);
     b.server.delay_s = 0.02;
     open_it(&b);
-    for (int64_t at = 0; at < N; at += 5000) read_right(&b, at, (size_t)(N - at < 5000 ? N - at : 5000));
+    int64_t at = 0;
+    for (int k = 0; at < N; at += 5000, k++) {
+        read_right(&b, at, (size_t)(N - at < 5000 ? N - at : 5000));
+        if (k != 4 && k != 9) continue;
+        memory[k / 5] = xcalloc(1, remote_memory(b.r));
+        remote_place(b.r, memory[k / 5]);
+    }
+    assert_non_null(memory[1]);
+    int64_t used = 0;
+    for (size_t i = 0; i < remote_memory(b.r); i += PIECE) used += ((char *)memory[1])[i] != 0;
+    assert_true(used > 1);
     struct remote_counts c = remote_counts(b.r);
     assert_int_equal(c.fetched, N + 1); /* one by looking */
     assert_int_equal(c.requests, (N + PIECE - 1) / PIECE + 1);
     assert_true(server_count(&b.server, &b.server.most_busy) > 1);
     end(&b);
+    xfree(memory[0]);
+    xfree(memory[1]);
 }
 
 struct reader {

@@ -37,7 +37,7 @@ strike() {
     ranks "$n" "$tutti" train "$dir/tiny.yaml" run.dir="$run" "$@" >"$dir/log" 2>&1 &
     launcher=$!
     for _ in $(seq 300); do
-        [ -s "$run/metrics.jsonl" ] && [ "$(wc -l <"$run/metrics.jsonl")" -ge 10 ] && break
+        [ -s "$run/metrics.jsonl" ] && [ "$(grep -c '"loss"' "$run/metrics.jsonl")" -ge 10 ] && break
         sleep 0.1
     done
     victim=$(process_of_rank "$launcher" "$rank")

@@ -8,10 +8,31 @@ set -u
 # shellcheck source=tests/run/faults.sh
 . "$2/tests/run/faults.sh"
 
-strike stopped 3 1 STOP
-[ "$status" = 1 ] || fail "stopped: status $status"
-named stopped "rank 1 is late: .*has waited 2\."
-strike killed 3 1 KILL
-# MPICH's launcher kills the others before they can look, and says so itself.
-[ "$library" = mpich ] || named killed "rank 1 is gone: its process ended"
+stopped() {
+    strike stopped 3 1 STOP
+    [ "$status" = 1 ] || fail "stopped: status $status"
+    named stopped "rank 1 is late: .*has waited 2\."
+    # What a person needs: who waits where, and that the process of rank 1 is stopped; its stack, where the system lets others look.
+    local stacks=$dir/stopped/stacks.txt
+    head -1 "$stacks" | grep -q "^rank [02] has waited 2\.[0-9]* s for " || fail "stopped: no cause on top of the stacks: $(cat "$stacks")"
+    grep -q "^3 ranks in" "$stacks" || fail "stopped: not all ranks have stacks: $(cat "$stacks")"
+    grep -q "^  rank 1: it did not answer, .*its process is stopped; .*last finished" "$stacks" || fail "stopped: rank 1: $(cat "$stacks")"
+    for rank in 0 2; do
+        grep -qE "^rank $rank: step [0-9]+, .*is in [a-z_]+ #" "$dir/stopped/stacks-rank$rank.txt" ||
+            fail "stopped: rank $rank: $(head -5 "$dir/stopped/stacks-rank$rank.txt")"
+        # Whatever the ranks exchange at that moment: gradients, or what they agree on before a save.
+        grep -qE "^    comm_[a-z_]+ \(" "$dir/stopped/stacks-rank$rank.txt" ||
+            fail "stopped: rank $rank has no stack: $(cat "$dir/stopped/stacks-rank$rank.txt")"
+    done
+    grep -q "cannot be had" "$dir/stopped/stacks-rank1.txt" || grep -q "^    trainer_rank" "$dir/stopped/stacks-rank1.txt" ||
+        fail "stopped: rank 1 has no stack: $(cat "$dir/stopped/stacks-rank1.txt")"
+}
+killed() {
+    strike killed 3 1 KILL
+    # MPICH's launcher kills the others before they can look, and says so itself.
+    [ "$library" = mpich ] || named killed "rank 1 is gone: its process ended"
+}
+beside stopped
+beside killed
+all_done
 passed

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A process that does not see the newest checkpoint, as behind a network file system: rank 0 decides, the rank is named, nobody
-# trains, nothing is published; when it sees it, all go on from there (test_resume.c).
+# trains, nothing is published; when it sees it, all go on from there (test_resume.c). What rank 0 alone refuses is refused by all.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
 . "$2/tests/comm/mpirun.sh"
@@ -39,6 +39,14 @@ for keys in "parallel.dp_replicate=3" "parallel.zero=1"; do
     grep -q "step-00000008.*checkpoint.resume=step-00000004" "$dir/log" ||
         fail "$keys: rank 0: $(tail -5 "$dir/log")"
     [ "$(files)" = "$before" ] || fail "$keys, rank 0: the folder changed"
+    # Rank 0 alone compares the config with the checkpoint's: what it refuses ends all of them, and at once.
+    from=$(clock)
+    # shellcheck disable=SC2086
+    ranks 3 "$tutti" train "$dir/tiny.yaml" $keys run.steps=12 run.seed=99 >"$dir/log" 2>&1 && fail "$keys: went on with another seed"
+    took=$(($(clock) - from))
+    [ $took -le 15 ] || fail "$keys, another seed: took $took s"
+    grep -q "run.seed" "$dir/log" || fail "$keys, another seed: $(tail -5 "$dir/log")"
+    [ "$(files)" = "$before" ] || fail "$keys, another seed: the folder changed"
     # shellcheck disable=SC2086
     ranks 3 "$tutti" train "$dir/tiny.yaml" $keys run.steps=12 >"$dir/log" 2>&1 || fail "$keys: going on: $(tail -3 "$dir/log")"
     grep -q "resumed from .*step-00000008: 8 steps done" "$dir/log" || fail "$keys: not from step 8: $(cat "$dir/log")"

@@ -8,26 +8,37 @@ set -u
 # shellcheck source=tests/run/faults.sh
 . "$2/tests/run/faults.sh"
 
+# What is left is enough to go on, with fewer ranks too: from the newest folder, which a process killed right after it had
+# published one does not yet call latest.
+goes_on() { # NAME
+    local last steps
+    last=$(find "$dir/$1/checkpoints" -name 'step-????????' -printf '%f\n' | sort | tail -1)
+    [ -n "$last" ] || fail "$1 saved nothing"
+    steps=$((10#${last#step-} + 3))
+    "$tutti" train "$dir/tiny.yaml" run.dir="$dir/$1" -n 3 parallel.servers=1 run.steps=$steps >"$dir/log" 2>&1 ||
+        fail "$1 does not go on: $(tail -3 "$dir/log")"
+    grep -q "resumed from .*$last" "$dir/log" || fail "$1 does not go on from $last: $(cat "$dir/log")"
+    [ -z "$(find "$dir/$1/checkpoints" -name '.tmp*')" ] || fail "$1: left $(ls -A "$dir/$1/checkpoints")"
+}
 # 3 workers, 2 servers
+stopped() { # MODE RANK
+    local name=stop-$1-$2
+    strike "$name" 5 "$2" STOP parallel.servers=2 parallel.server_mode="$1"
+    [ "$status" = 1 ] || fail "$name: status $status"
+    named "$name" "rank $2 is late: .*has waited 2\."
+    [ "$name" != stop-async-1 ] || goes_on "$name"
+}
+killed() { # MODE RANK
+    local name=kill-$1-$2
+    strike "$name" 5 "$2" KILL parallel.servers=2 parallel.server_mode="$1"
+    [ "$library" = mpich ] || named "$name" "rank $2 is gone: its process ended" # as in mpi_faults.sh
+    [ "$name" != kill-sync-3 ] || goes_on "$name"
+}
 for mode in sync async; do
     for rank in 1 3; do
-        name=$mode-$rank
-        strike "stop-$name" 5 $rank STOP parallel.servers=2 parallel.server_mode=$mode
-        [ "$status" = 1 ] || fail "stop-$name: status $status"
-        named "stop-$name" "rank $rank is late: .*has waited 2\."
-        strike "kill-$name" 5 $rank KILL parallel.servers=2 parallel.server_mode=$mode
-        [ "$library" = mpich ] || named "kill-$name" "rank $rank is gone: its process ended" # as in mpi_faults.sh
+        beside stopped $mode $rank
+        beside killed $mode $rank
     done
 done
-
-# What is left is enough to go on, with fewer ranks too.
-for name in stop-async-1 kill-sync-3; do
-    last=$(basename "$(readlink -f "$dir/$name/checkpoints/latest")")
-    [[ $last = step-* ]] || last=$(cat "$dir/$name/checkpoints/latest")
-    steps=$((10#${last#step-} + 3))
-    "$tutti" train "$dir/tiny.yaml" run.dir="$dir/$name" -n 3 parallel.servers=1 run.steps=$steps >"$dir/log" 2>&1 ||
-        fail "$name does not go on: $(tail -3 "$dir/log")"
-    grep -q "resumed from .*$last" "$dir/log" || fail "$name does not go on from $last: $(cat "$dir/log")"
-    [ -z "$(find "$dir/$name/checkpoints" -name '.tmp*')" ] || fail "$name: left $(ls -A "$dir/$name/checkpoints")"
-done
+all_done
 passed

@@ -106,7 +106,7 @@ until_true() {
         sleep 0.1
     done
 }
-steps() { if [ -e "$dir/$1/metrics.jsonl" ]; then wc -l <"$dir/$1/metrics.jsonl"; else echo 0; fi; }
+steps() { if [ -e "$dir/$1/metrics.jsonl" ]; then grep -c '"loss"' "$dir/$1/metrics.jsonl"; else echo 0; fi; }
 came_to() { [ "$(steps "$1")" -ge "$2" ]; }
 over() { squeue -h -j "$job" 2>/dev/null | grep -q . && return 1 || return 0; }
 says() { grep -q "^job $job: $1" "$dir/$run.log"; }

@@ -46,4 +46,19 @@ ranks 2 "$tutti" train "$dir/tiny.yaml" run.dir="$dir/refused" parallel.tp=3 >"$
 status=$?
 [ $status = 2 ] || fail "tp 3 over 2 ranks: status $status: $(cat "$dir/log")"
 [ "$(grep -c "^tutti: .*parallel.tp: 3 ranks" "$dir/log")" = 1 ] || fail "tp 3 over 2 ranks is not refused once: $(cat "$dir/log")"
+
+echo '{"text":"The quick brown fox"}' >"$dir/tasks.jsonl"
+model=$dir/threads1
+write=(generate "$model" --prompt "The quick" --max-tokens 12 --seed 5 --dtype f32 --threads 1)
+"$tutti" "${write[@]}" >"$dir/one" 2>&1 || fail "generate: $(cat "$dir/one")"
+for way in '--tp 2' '--pp 2'; do # shellcheck disable=SC2086
+    ranks 2 "$tutti" "${write[@]}" $way >"$dir/two" 2>"$dir/log" && cmp -s "$dir/one" "$dir/two" ||
+        fail "generate $way over 2 processes: $(cat "$dir/one" "$dir/two" "$dir/log")"
+done
+"$tutti" eval "$model" --tasks "$dir/tasks.jsonl" --threads 1 >"$dir/one" 2>&1 || fail "eval: $(cat "$dir/one")"
+ranks 2 "$tutti" eval "$model" --tasks "$dir/tasks.jsonl" --threads 1 >"$dir/two" 2>"$dir/log" && cmp -s "$dir/one" "$dir/two" ||
+    fail "eval over 2 processes: $(cat "$dir/two" "$dir/log")"
+ranks 2 "$tutti" generate "$dir/nothing" --prompt a >"$dir/log" 2>&1
+status=$?
+[ $status = 2 ] && [ "$(grep -c "^tutti: .*no such checkpoint" "$dir/log")" = 1 ] || fail "no model over 2 processes: status $status: $(cat "$dir/log")"
 passed

@@ -23,13 +23,19 @@ fault() {
 }
 
 both="ranks of dp_shard[a-z ]* called different operations: rank 0: all_reduce #[0-9]+ 'head.weight' \(sum 8224 f32\).*"
-fault operation 1 "$both; rank 1: broadcast #[0-9]+ 'head.weight'.*the operation differs"
-fault count 1 "$both; rank 1: all_reduce #[0-9]+ 'head.weight' \(sum 8223 f32\).*the count differs"
-fault dtype 1 "$both; rank 1: all_reduce #[0-9]+ 'head.weight' \(sum 8224 i32\).*the dtype differs"
-fault hang 1 "rank 1 is late: all_reduce #[0-9]+ 'head.weight'"
+beside fault operation 1 "$both; rank 1: broadcast #[0-9]+ 'head.weight'.*the operation differs"
+beside fault count 1 "$both; rank 1: all_reduce #[0-9]+ 'head.weight' \(sum 8223 f32\).*the count differs"
+beside fault dtype 1 "$both; rank 1: all_reduce #[0-9]+ 'head.weight' \(sum 8224 i32\).*the dtype differs"
+hang() {
+    fault hang 1 "rank 1 is late: all_reduce #[0-9]+ 'head.weight'"
+    grep -A30 "^thread .* of rank 1: " "$dir/hang/stacks-rank1.txt" | grep -q "__wrap_comm_all_reduce" || fail "hang: not where it hangs: $(cat "$dir/hang"/stacks*)"
+    grep -q "^rank 1$" "$dir/hang/stacks.txt" && grep -qE "^ranks 0, 2$|^rank 0$" "$dir/hang/stacks.txt" || fail "hang: no groups: $(cat "$dir/hang/stacks.txt")"
+}
+beside hang
 # MPICH's launcher kills the others at once when one is killed, before anybody can look, and ends with status 0 when one just
 # exits, unless told not to clean up.
 [ "$library" = mpich ] && options=(-disable-auto-cleanup)
-fault exit - "rank 1 is gone: its process ended: all_reduce #[0-9]+ 'head.weight'"
-fault kill - "$([ "$library" = mpich ] || echo "rank 1 is gone: its process ended")"
+beside fault exit - "rank 1 is gone: its process ended: all_reduce #[0-9]+ 'head.weight'"
+beside fault kill - "$([ "$library" = mpich ] || echo "rank 1 is gone: its process ended")"
+all_done
 passed

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "no_sync.h"
 #include "run/trainer.h"
 #include "scratch.h"
 
@@ -96,7 +97,7 @@ static inline void same_file(const struct folder *f, const char *a, const char *
     xfree(y);
 }
 
-/* Lines of metrics.jsonl as JSON, up to `most`. */
+/* Lines of metrics.jsonl as JSON, up to `most`, without those of checkpoints, which come when they are written. */
 static inline int read_metrics(const struct folder *f, const char *name, struct json **line, int most)
 {
     size_t n;
@@ -104,8 +105,14 @@ static inline int read_metrics(const struct folder *f, const char *name, struct 
     char *text = read_file(f, name, "metrics.jsonl", &n);
     int count = 0;
     for (char *p = text, *end; (end = strchr(p, '\n')); p = end + 1) {
+        struct json *x;
+        if (json_parse(&x, p, (size_t)(end - p), "metrics.jsonl", &e)) fail_msg("%s", e.text);
+        if (json_get(x, "saved") || json_get(x, "loaded") || json_get(x, "kept")) {
+            json_free(x);
+            continue;
+        }
         assert_true(count < most);
-        if (json_parse(&line[count++], p, (size_t)(end - p), "metrics.jsonl", &e)) fail_msg("%s", e.text);
+        line[count++] = x;
     }
     assert_int_equal(text[n - 1], '\n');
     xfree(text);
@@ -150,6 +157,27 @@ static inline uint64_t tree(const struct folder *f, const char *name)
     snprintf(path, sizeof path, "%s/%s", f->dir, name);
     add_tree(&h, path);
     return hash64_value(&h);
+}
+
+/* Trains, and returns what was said meanwhile; xfree it. */
+static inline char *train_heard(const struct folder *f, const char *name, int ranks, const char *const *keys, int *rc,
+                                struct err *e)
+{
+    struct trainer_result r;
+    char path[128], *text;
+    size_t n;
+    struct err trouble = {0};
+    snprintf(path, sizeof path, "%s/heard", f->dir);
+    fflush(stderr);
+    int before = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(fd, 2);
+    *rc = train_ranks(f, name, ranks, keys, &r, e);
+    fflush(stderr);
+    dup2(before, 2);
+    close(before);
+    close(fd);
+    if (fs_read_all(path, 1 << 20, &text, &n, &trouble)) fail_msg("%s", trouble.text);
+    return text;
 }
 
 #endif

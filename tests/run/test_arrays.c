@@ -240,7 +240,7 @@ static int walk(struct job *j, struct engine *g, const struct ranks *r, struct e
     if (!rc && j->load_from) {
         engine_init(g);
         rc = ckpt_open(&c, j->load_from, e);
-        if (!rc) rc = save_check(g, c, e);
+        if (!rc) rc = save_check(g, c, NULL, e);
         if (r->world) rc = comm_agree(r->world, rc, e);
         if (!rc) rc = tiny_rounds(j, g, r, c, e);
         if (!rc) rc = rounds_below_limit(g, r, e);

@@ -11,27 +11,6 @@
 #define FOUR "run.steps=4", "checkpoint.every=2", "optimizer.schedule.name=constant"
 #define EIGHT "run.steps=8", "checkpoint.every=2", "optimizer.schedule.name=constant"
 
-/* Trains, and returns what was said meanwhile; xfree it. */
-static char *train_heard(const struct folder *f, const char *name, int ranks, const char *const *keys, int *rc,
-                         struct err *e)
-{
-    struct trainer_result r;
-    char path[128], *text;
-    size_t n;
-    struct err trouble = {0};
-    snprintf(path, sizeof path, "%s/heard", f->dir);
-    fflush(stderr);
-    int before = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    dup2(fd, 2);
-    *rc = train_ranks(f, name, ranks, keys, &r, e);
-    fflush(stderr);
-    dup2(before, 2);
-    close(before);
-    close(fd);
-    if (fs_read_all(path, 1 << 20, &text, &n, &trouble)) fail_msg("%s", trouble.text);
-    return text;
-}
-
 static void copy_run(const struct folder *f, const char *from, const char *to)
 {
     char command[400];

@@ -12,12 +12,14 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "comm/comm.h"
 #include "config/config.h"
 #include "kernel/cpu/tile_rate.h"
+#include "run/pulse.h"
 #include "run/runs.h"
 #include "sanitized.h"
 
@@ -34,6 +36,31 @@ static struct {
     atomic_llong ops[RANKS];    /* all */
 } plan;
 
+/* What happens to the machine at the moment of a death. */
+static struct {
+    time_t jumps_s;     /* its wall clock */
+    const char *spoils; /* a file gets other bytes */
+} beside;
+static atomic_llong ahead_s;
+
+int __real_clock_gettime(clockid_t which, struct timespec *t);
+int __wrap_clock_gettime(clockid_t which, struct timespec *t);
+int __wrap_clock_gettime(clockid_t which, struct timespec *t)
+{
+    int rc = __real_clock_gettime(which, t);
+    if (which == CLOCK_REALTIME) t->tv_sec += (time_t)atomic_load(&ahead_s);
+    return rc;
+}
+
+time_t __real_time(time_t *t);
+time_t __wrap_time(time_t *t);
+time_t __wrap_time(time_t *t)
+{
+    time_t now = __real_time(NULL) + (time_t)atomic_load(&ahead_s);
+    if (t) *t = now;
+    return now;
+}
+
 static bool dies(void *ctx, int world_rank, enum comm_op op, const char *what)
 {
     (void)ctx;
@@ -45,6 +72,8 @@ static bool dies(void *ctx, int world_rank, enum comm_op op, const char *what)
         if ((d->rank != ANY && d->rank != world_rank) || (d->what && (!what || !strstr(what, d->what)))) continue;
         yes |= atomic_fetch_add(&plan.asked[i], 1) + 1 == d->n;
     }
+    if (yes) atomic_store(&ahead_s, (long long)beside.jumps_s);
+    if (yes && beside.spoils) (void)fs_write_atomic(beside.spoils, "model: [\n", 9, NULL);
     return yes;
 }
 
@@ -272,9 +301,91 @@ static void test_during_recovery(void **state)
         same_losses(&f, "plain", "struck", 0);
         struct json *j = last_start(&f, "struck", &n);
         assert_int_equal(json_int(json_get(j, "spares"), -1), 0);
+        if (json_int(json_get(j, "epoch"), -1) == 3) { /* each death is told once */
+            assert_int_equal(json_size(json_get(j, "lost")), 1);
+            assert_int_equal(json_int(json_at(json_get(j, "lost"), 0), -1), 0);
+        }
         json_free(j);
         clean(&f, "struck");
     }
+    folder_close(&f);
+}
+
+/* The wall clock jumps an hour ahead or back when a rank dies, and another one waits for it by a thread of its own:
+ * nobody waits for an hour, nothing that stays or is chosen depends on it, and who watches is told that the run is
+ * finished. */
+static void test_clocks_that_jump(void **state)
+{
+    (void)state;
+    struct folder f;
+    folder_open(&f);
+    const char *const *keys =
+        KEYS("run.spares=1", "comm.progress=thread", "checkpoint.keep=2", "checkpoint.every_s=0.2");
+    plan_none();
+    run_ok(&f, "plain", 4, keys);
+    for (int hour = -1; hour <= 1; hour += 2) {
+        char dir[200];
+        struct pulse *p;
+        struct err e;
+        plan_none();
+        plan_death(1, 4, "stop? data? waited?");
+        beside.jumps_s = 3600 * hour;
+        run_ok(&f, "struck", 4, keys);
+        same_end(&f, "plain", "struck", 3);
+        same_losses(&f, "plain", "struck", 0);
+        snprintf(dir, sizeof dir, "%s/struck", f.dir);
+        assert_int_equal(pulse_open(&p, dir, &e), OK);
+        for (int look = 0; look < 2; look++) {
+            assert_int_equal(pulse_look(p, &e), OK);
+            assert_int_equal(p->state, PULSE_FINISHED);
+            atomic_store(&ahead_s, 0); /* and back again */
+        }
+        assert_true(p->silent_s >= 0 && p->silent_s < 7200);
+        double before = p->silent_s;
+        atomic_store(&ahead_s, 7200); /* who looks on does not see two hours pass */
+        assert_int_equal(pulse_look(p, &e), OK);
+        assert_true(p->silent_s >= before && p->silent_s < before + 3600);
+        pulse_close(p);
+        atomic_store(&ahead_s, 0);
+        beside.jumps_s = 0;
+        clean(&f, "struck");
+    }
+    folder_close(&f);
+}
+
+/* Somebody edits the config while the run goes on: what is opened again is the run that was started. */
+static void test_config_changed_meanwhile(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct str text = {0};
+    struct err e;
+    struct trainer_result r;
+    char path[160], dir[160];
+    folder_open(&f);
+    snprintf(path, sizeof path, "%s/c.yaml", f.dir);
+    snprintf(dir, sizeof dir, "run.dir=%s/run", f.dir);
+    str_printf(&text,
+               "model: {layers: 1, hidden: 32, heads: 4, kv_heads: 2, ffn: 44, seq_len: 24}\n"
+               "data: {train: %s}\nbatch: {global: 8, micro: 1}\n"
+               "run: {steps: 6, threads: 1, elastic: true, spares: 1, tensorboard: false}\n"
+               "checkpoint: {every: 2}\ncomm: {timeout_s: 60}\n",
+               f.text);
+    if (fs_write_atomic(path, text.p, text.n, &e)) fail_msg("%s", e.text);
+    str_free(&text);
+    plan_none();
+    plan_death(1, 4, "stop? data? waited?");
+    beside.spoils = path;
+    char *keys[] = {dir};
+    int rc = trainer_run(path, keys, 1, 4, &r, &e);
+    beside.spoils = NULL;
+    if (rc) fail_msg("%s", e.text);
+    assert_int_equal(r.steps, 6);
+    int n;
+    struct json *j = last_start(&f, "run", &n);
+    assert_int_equal(json_int(json_get(j, "epoch"), -1), 2);
+    json_free(j);
+    assert_int_equal(trainer_run(path, keys, 1, 4, &r, &e), ERR_REQUEST); /* the next start reads what it says now */
     folder_close(&f);
 }
 
@@ -335,6 +446,33 @@ static void test_replica_drops_out(void **state)
     folder_close(&f);
 }
 
+/* State that was shared out over all ranks stays shared out over those that are left: whole on each it might not fit.
+ */
+static void test_stays_shared_out(void **state)
+{
+    (void)state;
+    struct folder f;
+    int n;
+    static const char *const degrees[][2] = {{"parallel.dp_replicate=1", "parallel.dp_shard=4"},
+                                             {"parallel.dp_replicate=2", "parallel.dp_shard=2"}}; /* 2 and 3: nothing */
+    folder_open(&f);
+    for (int i = 0; i < 2; i++) {
+        const char *const *keys = KEYS("precision.recipe=fp32", "parallel.zero=1", degrees[i][0], degrees[i][1]);
+        plan_none();
+        run_ok(&f, "plain", 4, keys);
+        plan_none();
+        plan_death(2, 3, "stop? data? waited?");
+        run_ok(&f, "struck", 4, keys);
+        same_losses(&f, "plain", "struck", 2e-4);
+        struct json *j = last_start(&f, "struck", &n);
+        assert_string_equal(json_string(json_get(j, "mesh"), NULL, ""), "dp_shard 3");
+        json_free(j);
+        clean(&f, "plain");
+        clean(&f, "struck");
+    }
+    folder_close(&f);
+}
+
 static void refuses(const struct folder *f, int ranks, const char *const *keys, const char *says)
 {
     struct err e = {0};
@@ -373,10 +511,17 @@ int main(int argc, char **argv)
 {
     if (argc > 2) return be_a_rank(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_at_every_moment),   cmocka_unit_test(test_sharded_parameters),
-        cmocka_unit_test(test_parameter_server),  cmocka_unit_test(test_two_at_once),
-        cmocka_unit_test(test_during_recovery),   cmocka_unit_test(test_with_fewer),
-        cmocka_unit_test(test_replica_drops_out), cmocka_unit_test(test_ends_by_name),
+        cmocka_unit_test(test_at_every_moment),
+        cmocka_unit_test(test_sharded_parameters),
+        cmocka_unit_test(test_stays_shared_out),
+        cmocka_unit_test(test_parameter_server),
+        cmocka_unit_test(test_two_at_once),
+        cmocka_unit_test(test_clocks_that_jump),
+        cmocka_unit_test(test_config_changed_meanwhile),
+        cmocka_unit_test(test_during_recovery),
+        cmocka_unit_test(test_with_fewer),
+        cmocka_unit_test(test_replica_drops_out),
+        cmocka_unit_test(test_ends_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

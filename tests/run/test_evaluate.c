@@ -47,7 +47,7 @@ static double validated(const char *dir, const char *keys, int ranks, int64_t *t
 {
     static const char fixed[] =
         "model.layers=2 model.hidden=32 model.heads=4 model.ffn=44 model.seq_len=16 batch.global=5 batch.micro=2 "
-        "run.steps=2 run.eval_every=1 run.eval_batches=0 run.threads=1 comm.timeout_s=30 run.tensorboard=false "
+        "run.steps=2 run.eval_every=1 run.eval_batches=0 run.threads=1 comm.timeout_s=100 run.tensorboard=false "
         "checkpoint.every=0 precision.recipe=fp32 optimizer.lr=5e-2 optimizer.schedule.warmup_steps=0 ";
     char all[1500], *list[64], run[96], *text, path[128];
     struct trainer_result r;

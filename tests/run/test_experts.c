@@ -14,7 +14,8 @@
 #include "config/start_weights.h"
 #include "scratch.h"
 
-static const char *const models[] = {"mixtral", "deepseek_v2", "deepseek_v3", "deepseek_v3_parts", "deepseek_v2_yarn"};
+static const char *const models[] = {"mixtral",           "deepseek_v2",      "deepseek_v3",
+                                     "deepseek_v3_parts", "deepseek_v2_yarn", "deepseek_v3_mtp"};
 enum { N_MODELS = sizeof models / sizeof *models, B = 2, S = 13, T = B * S, V = 37 };
 
 struct golden_case {
@@ -51,6 +52,9 @@ static void open_case(struct golden_case *c, const char *name)
     struct hf_model h;
     assert_int_equal(weights_model(c->w, &h, &e), OK);
     c->m = h.model;
+    c->m.mtp.weight = json_real(json_get(c->root, "mtp_weight"), 0);
+    assert_int_equal(c->m.mtp.depth,
+                     json_size(json_get(c->root, "mtp_loss"))); /* what config.json says of others has no weights */
 }
 
 static void close_case(struct golden_case *c)
@@ -132,6 +136,11 @@ static void test_gradients(void **state)
         engine_gradients(g, &b, 0, &r);
         if (!(fabs(r.loss - c.loss) < 1e-6 * c.loss))
             fail_msg("%s: loss %.9g, wanted %.9g", models[k % N_MODELS], r.loss, c.loss);
+        for (int i = 0; i < c.m.mtp.depth; i++) {
+            double want = json_real(json_at(json_get(c.root, "mtp_loss"), (size_t)i), NAN);
+            if (!(fabs(r.ahead[i] - want) < 1e-6 * want))
+                fail_msg("%s: loss of module %d %.9g, wanted %.9g", models[k % N_MODELS], i, r.ahead[i], want);
+        }
         for (int i = 0; i < g->params.n; i++) {
             const struct param *p = &g->params.p[i];
             struct shape shape = shape_of(p->nd, p->n);

@@ -16,7 +16,7 @@ for keys in "-n 1" "-n 1 run.threads=8" "-n 8"; do
     # shellcheck disable=SC2086
     "$tutti" train "$dir/tiny.yaml" $keys run.dir="$dir/${keys// /}" >"$dir/log" 2>&1 || fail "$keys: $(tail -3 "$dir/log")"
     metrics=$dir/${keys// /}/metrics.jsonl
-    sed -E 's/.*"step_s":([0-9.e-]+).*"mfu":([0-9.e-]+),.*/\1 \2/' "$metrics" >"$dir/steps"
+    sed -nE 's/.*"step_s":([0-9.e-]+).*"mfu":([0-9.e-]+),.*/\1 \2/p' "$metrics" >"$dir/steps" # lines of saves have neither
     [ "$(wc -l <"$dir/steps")" = 43 ] || fail "$keys: not 43 steps"
     awk '!($2 > 0 && $2 <= 1) {exit 1}' "$dir/steps" || fail "$keys: a share of more than 1: $(cut -d' ' -f2 "$dir/steps" | sort -g | tail -1)"
     # "step 20/43 ... 12.3k tok/s ...": 256 tokens of each step since the line before, over their time

@@ -24,11 +24,11 @@ has one '^binding: own, rank 0: [0-9,-]+$'
 has one '^transport: none$'
 has one '^kernels: (amx|avx|neon|ref)[a-z0-9-]*(, oneDNN [0-9.]+)?$'
 has one '^done after step 3 of 3, loss [0-9.]+, validation loss [0-9.]+, [0-9.]+[kM]? tok/s, [0-9a-z. ]+; checkpoint .*/step-00000003$'
-say one '"finished":true,"first_step":0,"step":3,"steps":3,"signal":"","loss":[0-9.]+,"valid_loss":[0-9.]+,"tokens":192,"tokens_per_s":[0-9.]+,"seconds":[0-9.]+,"checkpoint":".*/step-00000003"}'
+say one '"finished":true,"early":false,"first_step":0,"step":3,"steps":3,"signal":"","loss":[0-9.]+,"valid_loss":[0-9.]+,"tokens":192,"tokens_per_s":[0-9.]+,"seconds":[0-9.]+,"checkpoint":".*/step-00000003"}'
 train one run.steps=3 || fail "nothing left: status $?"
 has one '^nothing left to do: all 3 steps are done'
 [ "$(grep -c . "$dir/one/ends.jsonl")" = 2 ] || fail "nothing left to do: no end: $(cat "$dir/one/ends.jsonl")"
-say one '"finished":true,"first_step":3,"step":3,.*"loss":null,.*"tokens_per_s":0,'
+say one '"finished":true,"early":false,"first_step":3,"step":3,.*"loss":null,.*"tokens_per_s":0,'
 
 train two -n 2 run.steps=2 parallel.dp_shard=2 parallel.zero=1 || fail "two: status $?"
 has two '^ranks: 2$'
@@ -51,10 +51,10 @@ for ranks in 1 2; do
     kill -USR1 "$(pgrep -P $!)"
     wait $! || fail "$run: status $?"
     has $run '^stopped after step [0-9]+ of 1000000, loss '
-    say $run '"finished":false,"first_step":0,"step":[0-9]+,"steps":1000000,"signal":"SIGUSR1",'
+    say $run '"finished":false,"early":false,"first_step":0,"step":[0-9]+,"steps":1000000,"signal":"SIGUSR1",'
     done=$(end $run | sed 's/.*"step":\([0-9]*\),.*/\1/')
     train $run -n $ranks run.steps=$((done + 2)) optimizer.schedule.name=constant checkpoint.allow_changes=all || fail "$run goes on: status $?"
-    say $run "\"finished\":true,\"first_step\":$done,\"step\":$((done + 2)),"
+    say $run "\"finished\":true,\"early\":false,\"first_step\":$done,\"step\":$((done + 2)),"
 done
 
 # What failed has no end; an end that cannot be written is not a success, and the work is saved.

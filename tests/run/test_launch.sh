@@ -41,7 +41,8 @@ echo x >>"$run/../starts"
 step=$(($(wc -l <"$run/metrics.jsonl" 2>/dev/null || echo 0) + 1))
 [ "${FAKE:-}" != stuck ] || step=0
 [ $step = 0 ] || echo "{\"step\":$step}" >>"$run/metrics.jsonl"
-[ "${FAKE:-}" != quiet ] || sleep 600
+[ "${FAKE:-}" != quiet ] || { setsid sleep 600 & echo $! >"$run/apart"; wait; }
+[ "${FAKE:-}" != fails ] || { trap 'exit 1' TERM; touch "$run/ready"; while :; do sleep 0.1; done; }
 [ "${FAKE:-}" != saves ] || { trap 'echo "{\"finished\":false}" >"$run/ends.jsonl"; exit 0' TERM; touch "$run/ready"; while :; do sleep 0.1; done; }
 [ $step -lt 6 ] && [ "${FAKE:-}" != stuck ] || { [ "${FAKE:-}" = stuck ] || exit 0; }
 exit 1
@@ -53,6 +54,14 @@ grep -q "at step 5; .*restart 5, 1 of 1 without" "$dir/err" || fail "progress do
 FAKE=stuck ends 1 3 --restarts 2 -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/stuck"
 FAKE=quiet ends 1 1 --restarts 0 --quiet 1 -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/quiet"
 grep -q "no new step after step 1 for 1 s: the job is killed" "$dir/err" || fail "quiet: $(cat "$dir/err")"
+! grep -qs '^[^)]*) [^Z]' "/proc/$(cat "$dir/quiet/apart")/stat" || fail "a process in a group and session of its own outlived the quiet job"
+FAKE=fails "$tutti" launch -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/failed" >"$dir/out" 2>"$dir/err" &
+launcher=$!
+for _ in $(seq 600); do [ -e "$dir/failed/ready" ] && break; sleep 0.1; done
+kill -TERM $launcher
+wait $launcher
+status=$?
+[ $status = 1 ] || fail "failed after a signal: status $status: $(cat "$dir/err")"
 FAKE=saves "$tutti" launch -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/asked" >"$dir/out" 2>"$dir/err" &
 launcher=$!
 for _ in $(seq 600); do [ -e "$dir/asked/ready" ] && break; sleep 0.1; done
@@ -73,6 +82,11 @@ comm: {ranks_per_host: 1}
 checkpoint: {every: 0, memory_every: 1, memory_dir: $dir/memory}
 run: {threads: 1, steps: 120, tensorboard: false, log_every: 1000}
 YAML
+# One that makes no step in time says where it is before it is killed.
+launch --restarts 0 --quiet 1 -- "$tutti" train "$dir/tiny.yaml" -n 2 run.dir="$dir/long" parallel.dp_shard=2 checkpoint.memory_every=0 \
+    model.hidden=256 model.ffn=1024 model.layers=8 model.seq_len=512 batch.global=128
+grep -q "^2 ranks in [12] place" "$dir/long/stacks.txt" || fail "a quiet job does not say where it is: $(cat "$dir/err")"
+
 "$tutti" train "$dir/tiny.yaml" -n 4 run.dir="$dir/ref" checkpoint.memory_every=0 >"$dir/log" 2>&1 || fail "reference: $(tail -3 "$dir/log")"
 "$tutti" launch --pause 0.01 --restarts 3 -- "$tutti" train "$dir/tiny.yaml" -n 4 run.dir="$dir/run" >"$dir/log" 2>&1 &
 launcher=$!

@@ -37,6 +37,7 @@ bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t 
                         struct engine_report *r)
 {
     if (step == plan.step) strike("step");
+    if (step == plan.step && plan.where && !strcmp(plan.where, "full")) raise(SIGKILL);
     return __real_engine_step(g, b, step, lr, r);
 }
 
@@ -58,7 +59,10 @@ int __wrap_ckpt_save_rank(const char *root, int64_t step, int rank, const struct
                           struct err *e)
 {
     if (step == plan.step) strike("write");
-    return __real_ckpt_save_rank(root, step, rank, t, n, e);
+    int rc = __real_ckpt_save_rank(root, step, rank, t, n, e);
+    if (step == plan.step && rank == 1 && plan.where && !strcmp(plan.where, "full"))
+        return err_set(e, ERR_IO, "boxes-00001.safetensors: no space left");
+    return rc;
 }
 
 /* The machine's speed only stands in the metrics. */
@@ -264,6 +268,29 @@ static void any_host_may_be_lost(void **state)
     }
 }
 
+/* Arrays that wait on disk are read by each rank for itself: a host that lost its files gets those. */
+static void offloaded_state_survives_a_host(void **state)
+{
+    struct folder *f = *state;
+    char away[200];
+    snprintf(away, sizeof away, "memory.offload_to=%s", f->dir);
+    for (int lost = 0; lost < RANKS; lost += 2) {
+        struct request q = dead(f, "dead");
+        struct trainer_result r;
+        struct err e;
+        lose(&q, lost);
+        if (train_memory(&q, RANKS,
+                         KEYS("checkpoint.memory_every=1", "checkpoint.every=0", "memory.offload=[optimizer]", away,
+                              LAYOUT),
+                         &r, &e))
+            fail_msg("%s", e.text);
+        assert_in_range(r.first_step, 5, 6);
+        same_end(f, "dead");
+        nothing_left(&q);
+        forget(f, "dead");
+    }
+}
+
 static void two_hosts_lost_is_said(void **state)
 {
     struct folder *f = *state;
@@ -376,6 +403,48 @@ static void disk_is_next(void **state)
     forget(f, "disk");
 }
 
+/* Memory has an older step than the disk: it is not gone back to. */
+#define SELDOM "checkpoint.memory_every=3", "checkpoint.every=4", "optimizer.schedule.name=constant", LAYOUT
+static int seldom(void *arg)
+{
+    struct trainer_result r;
+    struct err e;
+    return train_memory(arg, RANKS, KEYS(SELDOM), &r, &e) ? 1 : 0;
+}
+
+static void older_memory_is_left(void **state)
+{
+    struct folder *f = *state;
+    struct request q = request(f, "seldom");
+    struct trainer_result r;
+    struct err e;
+    plan.where = "step";
+    plan.step = 5; /* 3 is in memory, 4 on disk */
+    plan.nth = 1;
+    atomic_store(&plan.calls, 0);
+    assert_int_equal(child_end(seldom, &q), -SIGKILL);
+    plan.where = NULL;
+    if (train_memory(&q, RANKS, KEYS(SELDOM), &r, &e)) fail_msg("%s", e.text);
+    assert_int_equal(r.first_step, 4);
+    nothing_left(&q);
+    forget(f, "seldom");
+}
+
+/* Two ranks share a host and compare its files in turns: what one of them finds damaged the other does not read. */
+static void damage_is_known_to_the_host(void **state)
+{
+    struct folder *f = *state;
+    struct request q = request(f, "shared");
+    q.here = 2;
+    killed(&q, "step", 6, 1);
+    flip(&q, "boxes-00000.safetensors", -3, 1);
+    flip(&q, "boxes-00001.safetensors", -3, 1);
+    assert_in_range(go_on(&q).first_step, 5, 6);
+    same_end(f, "shared");
+    nothing_left(&q);
+    forget(f, "shared");
+}
+
 /* Another layout, other hosts: boxes are routed as from a checkpoint, and what lies on a host that is no more is not
  * there. */
 static void another_layout_reads_it(void **state)
@@ -438,6 +507,166 @@ static void a_choice_forgets_memory(void **state)
     forget(f, "dead");
 }
 
+/* A key was changed that the state cannot follow: the run stops, as it does at a checkpoint on disk, and nothing is
+ * lost by that. */
+static void a_changed_key_stops_it(void **state)
+{
+    struct folder *f = *state;
+    struct trainer_result r;
+    struct err e;
+    struct request q = dead(f, "dead");
+    assert_int_equal(train_memory(&q, RANKS,
+                                  KEYS("checkpoint.memory_every=1", "checkpoint.every=0", LAYOUT, "run.seed=77"), &r,
+                                  &e),
+                     ERR_REQUEST);
+    assert_non_null(strstr(e.text, "run.seed"));
+    assert_non_null(strstr(e.text, "in memory"));
+    r = go_on(&q);
+    assert_in_range(r.first_step, 5, 6);
+    same_end(f, "dead");
+    forget(f, "dead");
+}
+
+/* What lies where this run's memory would, of a run with another ID, is not taken for its own. */
+static void of_another_run(void **state)
+{
+    struct folder *f = *state;
+    struct err e;
+    struct request q = dead(f, "dead");
+    char *run = the_run(&q), *path = fs_join(f->dir, "dead/id"), *id;
+    size_t n;
+    assert_int_equal(fs_read_all(path, 100, &id, &n, &e), OK);
+    id[16] = 0;
+    char *to = xstrdup(run), *at = strstr(to, id);
+    assert_non_null(at);
+    memcpy(at, "0123456789abcdef", 16);
+    assert_int_equal(rename(run, to), 0);
+    assert_int_equal(fs_write_atomic(path, "0123456789abcdef\n", 17, &e), OK);
+    struct trainer_result r = go_on(&q);
+    assert_int_equal(r.first_step, 0);
+    same_end(f, "dead");
+    xfree(to);
+    xfree(id);
+    xfree(path);
+    xfree(run);
+    forget(f, "dead");
+}
+
+/* ---- two runs below one path ---- */
+static void move_box(const struct folder *f, const char *from, const char *to)
+{
+    char *a = fs_join(f->dir, from), *b = fs_join(f->dir, to);
+    assert_int_equal(rename(a, b), 0);
+    xfree(b);
+    xfree(a);
+}
+
+/* Containers have folders of their own below the same path, and one memory: each run goes on from its own state, and
+ * neither removes the other's, whichever starts or ends while the other one is down. */
+static void containers_share_memory(void **state)
+{
+    struct folder *f = *state;
+    struct request q = request(f, "box/run");
+    killed(&q, "step", 6, 1); /* one of them */
+    move_box(f, "box", "box_1");
+    killed(&q, "step", 4, 1); /* the other one begins at 0, or it would not come by step 4 */
+    move_box(f, "box", "box_2");
+    move_box(f, "box_1", "box");
+    assert_in_range(go_on(&q).first_step, 5, 6);
+    same_end(f, "box/run");
+    forget(f, "box");
+    move_box(f, "box_2", "box");
+    assert_in_range(go_on(&q).first_step, 3, 4);
+    same_end(f, "box/run");
+    nothing_left(&q);
+    forget(f, "box");
+}
+
+/* Each save has a line with the number of its state, which is that of a run that kept none: the last one's is the
+ * checkpoint's on disk. */
+static void states_are_told(void **state)
+{
+    struct folder *f = *state;
+    struct request q = request(f, "told");
+    struct trainer_result r;
+    struct err e;
+    char kept[17] = "", saved[17] = "";
+    int64_t n_kept = 0;
+    size_t n;
+    if (train_memory(&q, RANKS, KEYS("checkpoint.memory_every=2", "checkpoint.every=0", LAYOUT), &r, &e))
+        fail_msg("%s", e.text);
+    char *text = read_file(f, "told", "metrics.jsonl", &n);
+    for (char *p = text, *end; (end = strchr(p, '\n')); p = end + 1) {
+        struct json *line;
+        assert_int_equal(json_parse(&line, p, (size_t)(end - p), "metrics.jsonl", &e), OK);
+        const struct json *k = json_get(line, "kept"), *s = json_get(line, "saved");
+        if (k) {
+            assert_int_equal(json_int(json_get(k, "step"), -1), 2 * ++n_kept);
+            assert_int_equal(json_int(json_get(line, "step"), -1), 2 * n_kept);
+            snprintf(kept, sizeof kept, "%s", json_string(json_get(k, "state"), NULL, ""));
+        }
+        if (s) snprintf(saved, sizeof saved, "%s", json_string(json_get(s, "state"), NULL, ""));
+        json_free(line);
+    }
+    xfree(text);
+    assert_int_equal(n_kept, STEPS / 2);
+    assert_int_equal(strlen(kept), 16);
+    assert_string_equal(kept, saved);
+    forget(f, "told");
+}
+
+/* Elsewhere there is nothing to go on from: where it was is said once, and again to who asks for no memory at all. */
+static void moved_memory_is_said(void **state)
+{
+    struct folder *f = *state;
+    struct err e;
+    struct request q = dead(f, "dead");
+    char other[160], *was = the_run(&q), *said;
+    int rc;
+    snprintf(other, sizeof other, "checkpoint.memory_dir=%s/other", f->dir);
+    shell("mkdir %s/other", f->dir);
+    for (int again = 0; again < 2; again++) {
+        said =
+            train_heard(f, "dead", RANKS,
+                        KEYS("checkpoint.memory_every=1", "checkpoint.every=0", "run.steps=2", other, LAYOUT), &rc, &e);
+        bool names = strstr(said, was) && strstr(said, "checkpoint.memory_dir is another one now");
+        if (rc || names != !again) fail_msg("%d: %s", again, rc ? e.text : said);
+        xfree(said);
+    }
+    forget(f, "dead");
+    struct request unused = dead(f, "dead");
+    said = train_heard(f, "dead", RANKS, KEYS("checkpoint.every=0", "run.steps=2", LAYOUT), &rc, &e);
+    if (rc || !strstr(said, was) || !strstr(said, "checkpoint.memory_every is 0"))
+        fail_msg("%s %s", rc ? e.text : "", said);
+    xfree(said);
+    assert_true(fs_is_dir(was));
+    xfree(was);
+    forget(f, "dead");
+    request(f, unused.name);
+}
+
+/* No room on one host: nobody has that step, and no host keeps a piece of it; the step before is gone on from. */
+static void half_a_save_goes(void **state)
+{
+    struct folder *f = *state;
+    struct request q = request(f, "full");
+    killed(&q, "full", 6, 1);
+    for (int host = 0; host < RANKS; host++) {
+        char *dir = host_dir(&q, host), **names;
+        int n;
+        struct err e;
+        assert_int_equal(fs_list(dir, &names, &n, &e), OK);
+        for (int i = 0; i < n; i++)
+            if (strcmp(names[i], "step-00000005") && strcmp(names[i], "latest") && strcmp(names[i], "lock"))
+                fail_msg("host %d keeps %s", host, names[i]);
+        assert_true(n >= 1);
+        fs_list_free(names, n);
+        xfree(dir);
+    }
+    assert_int_equal(go_on(&q).first_step, 5);
+    forget(f, "full");
+}
+
 static void no_room_is_borne(void **state)
 {
     struct folder *f = *state;
@@ -476,14 +705,23 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partners_are_on_other_hosts),
         cmocka_unit_test(any_host_may_be_lost),
+        cmocka_unit_test(offloaded_state_survives_a_host),
         cmocka_unit_test(two_hosts_lost_is_said),
         cmocka_unit_test(killed_while_saving),
         cmocka_unit_test(damage_is_not_loaded),
         cmocka_unit_test(the_other_copy_is_used),
         cmocka_unit_test(disk_is_next),
+        cmocka_unit_test(older_memory_is_left),
+        cmocka_unit_test(damage_is_known_to_the_host),
         cmocka_unit_test(another_layout_reads_it),
         cmocka_unit_test(what_is_not_ours_is_refused),
         cmocka_unit_test(a_choice_forgets_memory),
+        cmocka_unit_test(a_changed_key_stops_it),
+        cmocka_unit_test(of_another_run),
+        cmocka_unit_test(containers_share_memory),
+        cmocka_unit_test(states_are_told),
+        cmocka_unit_test(moved_memory_is_said),
+        cmocka_unit_test(half_a_save_goes),
         cmocka_unit_test(no_room_is_borne),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -31,7 +31,7 @@ static const char *const families[][12] = {
      "model.mla.nope_dim=8", "model.mla.rope_dim=4", "model.mla.value_dim=8", NULL},
 };
 
-/* Validation of all documents by weights that were not trained. */
+/* Validation of all documents by weights that were not trained. pack "groups": padded, in groups. */
 static double loss_of(const struct folder *f, int family, const char *pack, int ranks, const char *cp,
                       const char *kernels, int64_t *tokens)
 {
@@ -41,7 +41,8 @@ static double loss_of(const struct folder *f, int family, const char *pack, int 
     struct trainer_result r = {0};
     struct err e = {0};
     snprintf(valid, sizeof valid, "data.valid=%s/valid.jsonl", f->dir);
-    snprintf(pack_key, sizeof pack_key, "data.pack=%s", pack);
+    bool groups = !strcmp(pack, "groups");
+    snprintf(pack_key, sizeof pack_key, "data.pack=%s", groups ? "padded" : pack);
     snprintf(kernels_key, sizeof kernels_key, "run.kernels=%s", kernels);
     snprintf(cp_key, sizeof cp_key, "parallel.cp_algorithm=%s", cp ? cp : "ring");
     snprintf(name, sizeof name, "%d-%s-%d-%s-%s", family, pack, ranks, cp ? cp : "one", kernels);
@@ -50,6 +51,7 @@ static double loss_of(const struct folder *f, int family, const char *pack, int 
                                 pack_key,
                                 kernels_key,
                                 cp_key,
+                                groups ? "data.group=2" : "data.group=0",
                                 "data.window=16",
                                 "optimizer.lr=0",
                                 "run.steps=1",
@@ -83,6 +85,9 @@ static void alone_and_together(void **state)
             if (fabs(packed - alone) > 2e-6 * alone)
                 fail_msg("family %d: %.9f in a sample of its own, %.9f packed", family, alone, packed);
         }
+        double lined_up = loss_of(&f, family, "groups", family ? 1 : 2, family ? NULL : "ring", "auto", &tokens);
+        if (fabs(lined_up - alone) > 2e-6 * alone)
+            fail_msg("family %d: %.9f in a sample of its own, %.9f beside others", family, alone, lined_up);
         int ranks = family == 3 ? 4 : family == 1 ? 3 : 2; /* each way with one of the families */
         double apart = loss_of(&f, family, "best_fit", ranks, ways[family], "auto", &tokens);
         if (fabs(apart - alone) > 2e-6 * alone)

@@ -122,7 +122,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
 static void run(struct trial *t, int64_t numel)
 {
     struct err e = {0};
-    struct comm_config cc = {.timeout_s = 30};
+    struct comm_config cc = {.timeout_s = 100};
     int n = t->y.pp * t->y.dp;
     t->grad = xcalloc((size_t)numel, 4);
     t->value = xcalloc((size_t)numel, 4);

@@ -27,6 +27,7 @@
 #include "config/start_weights.h"
 #include "run/trainer.h"
 #include "sanitized.h"
+#include "no_sync.h"
 #include "scratch.h"
 
 ssize_t __real_pread(int fd, void *p, size_t n, off_t at);
@@ -39,7 +40,6 @@ static struct {
     int64_t at;            /* the call that it happens to */
     _Atomic int64_t calls; /* of watched files so far */
     char path[512];        /* the file it happened to; "": none yet */
-    double since_s;        /* when it happened */
 } plan;
 
 ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
@@ -51,7 +51,6 @@ ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
     path[k < 0 ? 0 : k] = 0;
     if (!strstr(path, plan.watch) || atomic_fetch_add(&plan.calls, 1) + 1 != plan.at) return __real_pread(fd, p, n, at);
     snprintf(plan.path, sizeof plan.path, "%s", path);
-    plan.since_s = clock_now_s();
     if (plan.what == SHRINK) {
         if (truncate(path, 100)) fail_msg("%s: %s", path, strerror(errno));
         return __real_pread(fd, p, n, at);
@@ -129,7 +128,7 @@ static int train(const char *run, int ranks, const char *resume, int steps, stru
     char *list[20];
     static const char *const fixed[] = {"model.layers=1",        "model.hidden=16",   "model.heads=2",
                                         "model.ffn=20",          "model.seq_len=24",  "batch.global=6",
-                                        "batch.micro=1",         "run.threads=1",     "comm.timeout_s=20",
+                                        "batch.micro=1",         "run.threads=1",     "comm.timeout_s=1000000",
                                         "run.tensorboard=false", "run.eval_batches=2"};
     int n = 0;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) snprintf(keys[n++], sizeof keys[0], "%s", fixed[i]);
@@ -209,7 +208,8 @@ static void every_read(void **state)
 }
 
 /* In the middle of a run the token file gets shorter, for all ranks, or one read of one rank fails: the ranks end
- * together, the file is named, and the next start makes the short one again. */
+ * together, without waiting for comm.timeout_s (days), the file is named, and the next start makes the short one again.
+ */
 static void in_the_middle(void **state)
 {
     (void)state;
@@ -232,7 +232,6 @@ static void in_the_middle(void **state)
         assert_true(r.steps > 0);       /* it had begun */
         for (int i = 1; i < ranks; i++) /* nobody was left in the middle of a step that another did not begin */
             assert_int_equal(atomic_load(&begun.steps[i]), atomic_load(&begun.steps[0]));
-        assert_true(clock_now_s() - plan.since_s < 15); /* nobody waited for comm.timeout_s */
         must_train("again", ranks, "never", 2);
     }
 }

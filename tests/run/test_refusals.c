@@ -171,12 +171,15 @@ static const struct refusal patterns[] = {
     {LAYERS "{\"head*\":fp8-current} model.tie_embeddings=false", 1, "precision.layers[0].layers", "names the head or a router, which stay in bf16", "precision.layers={\"*\":fp8-current}", 0},
     {EXPERTS "precision.layers={\"*.router.*\":fp8-current}", 1, "precision.layers[0].layers", "the head or a router", "precision.layers={\"*.attn.*\":fp8-current}", 0},
     {EXPERTS "precision.layers={\"*.experts.0.*\":fp8-current}", 1, "precision.layers[0].layers", "names 2 of the 10 parameters that make one product", "precision.layers={\"*.experts.*\":fp8-current}", 0},
-    {EXPERTS "precision.recipe=fp8-current parallel.cp=2", 2, "parallel.cp", "fp8-delayed has them: precision.layers: {\"*.experts.*\": fp8-delayed}", "precision.layers={\"*.experts.*\":fp8-delayed}", 0},
-    {EXPERTS "precision.recipe=fp8-current parallel.tp=2 parallel.etp=1", 2, "parallel.etp", "ep x etp = 1 of them send their rows to one rank of an expert", "parallel.etp=2", 0},
-    {EXPERTS "precision.recipe=fp8-current parallel.tp=2 parallel.etp=1", 2, "parallel.etp", "ep x etp that is a multiple of 2 has them", "parallel.ep=2", 0},
+    {EXPERTS "precision.recipe=mxfp8 parallel.cp=2 model.hidden=64 model.heads=4 model.kv_heads=4 model.moe.ffn=64 model.seq_len=128", 2, "parallel.ep", "ep x etp = 1 of them send their rows to one rank of an expert", "parallel.ep=2", 0},
+    {EXPERTS "precision.recipe=mxfp8 parallel.cp=2 model.hidden=64 model.heads=4 model.kv_heads=4 model.moe.ffn=64 model.seq_len=128", 2, "parallel.ep", "ep x etp that is a multiple of 2 has them", "precision.layers={\"*.experts.*\":fp8-delayed}", 0},
+    {EXPERTS "precision.layers={\"*.experts.*\":nvfp4} parallel.cp=2 parallel.tp=2 parallel.etp=1 parallel.ep=2 model.hidden=32 model.moe.ffn=32", 4, "parallel.etp", "cp x tp shares out the tokens of a microbatch over 4 ranks", "parallel.ep=4", 0},
+    {EXPERTS "precision.recipe=fp8-current parallel.cp=4 parallel.ep=2 model.seq_len=16", 4, "parallel.ep", "cp shares out the tokens of a microbatch over 4 ranks, ep x etp = 2 of them", "parallel.ep=1", 0},
+    {EXPERTS "precision.layers={\"*.experts.*\":nvfp4} parallel.tp=2 parallel.etp=1 model.hidden=32 model.moe.ffn=32", 2, "parallel.etp", "ep x etp = 1 of them send their rows to one rank of an expert", "parallel.etp=2", 0},
+    {EXPERTS "precision.layers={\"*.experts.*\":nvfp4} parallel.tp=2 parallel.etp=1 model.hidden=32 model.moe.ffn=32", 2, "parallel.etp", "ep x etp that is a multiple of 2 has them", "parallel.ep=2", 0},
     {EXPERTS "precision.layers={\"*.experts.*\":mxfp8} parallel.tp=4 parallel.etp=2 parallel.ep=4 model.hidden=64 model.heads=4 model.kv_heads=4 model.moe.ffn=96 model.moe.experts=4", 8, "parallel.etp", "ranks of etp meet", "parallel.etp=1", 0},
-    {EXPERTS "precision.recipe=mxfp8 parallel.ep=2 moe.buffer=0.5 moe.buffer_least=1 model.hidden=32 model.ffn=32 model.moe.ffn=32", 2, "moe.buffer", "rows come in rounds", "moe.buffer=0", 0},
-    {EXPERTS "precision.recipe=mxfp8 parallel.ep=2 moe.buffer=0.5 moe.buffer_least=1 model.hidden=32 model.ffn=32 model.moe.ffn=32", 2, "moe.buffer", "fp8-delayed has it before", "precision.layers={\"*.experts.*\":fp8-delayed}", 0},
+    {EXPERTS "precision.recipe=mxfp8 parallel.ep=2 moe.buffer=0.3 moe.buffer_least=1 model.hidden=32 model.ffn=32 model.moe.ffn=32", 2, "moe.buffer", "whose scales follow from all of them", "moe.buffer=0", 0},
+    {EXPERTS "precision.recipe=mxfp8 parallel.ep=2 moe.buffer=0.3 moe.buffer_least=1 model.hidden=32 model.ffn=32 model.moe.ffn=32", 2, "moe.buffer", "fp8-delayed has them before", "precision.layers={\"*.experts.*\":fp8-delayed}", 0},
 };
 /* clang-format on */
 

@@ -23,9 +23,10 @@ static struct {
     const char *where;   /* calls whose path has this part; NULL: none */
     const char *instead; /* have this in place of it; NULL: they fail */
     int why;
-    int rank;        /* of this thread only, -1: of all */
-    atomic_llong at; /* calls so far */
-    long long nth;   /* of the calls below a run's checkpoints this one alone fails; 0: none */
+    int rank;          /* of this thread only, -1: of all */
+    atomic_llong at;   /* calls so far */
+    long long nth;     /* of the calls below a run's checkpoints this one alone fails; 0: none */
+    const char *still; /* nothing whose path has this part can be written to, made or removed; NULL: all can */
 } fault = {.rank = -1};
 
 static bool is_rank(int rank)
@@ -52,9 +53,34 @@ static const char *path_of(const char *path, char *buffer, size_t room)
     return buffer;
 }
 
+static bool is_still(const char *path)
+{
+    if (!fault.still || !path || !strstr(path, fault.still)) return false;
+    errno = EROFS;
+    return true;
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    return is_still(path) ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+int rename(const char *from, const char *to)
+{
+    return is_still(from) || is_still(to) ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int unlink(const char *path) { return is_still(path) ? -1 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0); }
+
+int symlink(const char *to, const char *path)
+{
+    return is_still(path) ? -1 : (int)syscall(SYS_symlinkat, to, AT_FDCWD, path);
+}
+
 int open(const char *path, int flags, ...)
 {
     char buffer[512];
+    if (flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC) && is_still(path)) return -1;
     path = path_of(path, buffer, sizeof buffer);
     return path ? (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0666) : -1;
 }
@@ -100,7 +126,7 @@ ssize_t read(int fd, void *p, size_t n)
 
 static void fault_off(void)
 {
-    fault.where = fault.instead = NULL;
+    fault.where = fault.instead = fault.still = NULL;
     fault.nth = 0;
     fault.rank = -1;
 }
@@ -122,19 +148,45 @@ static void change(const struct folder *f, const char *name, const char *file, i
     xfree(text);
 }
 
-/* The manifest says that a later tutti wrote it, and its seal agrees. */
-static void make_newer(const struct folder *f, const char *name, const char *file)
+/* The manifest of step 8 says something else at the first place that has `is`, and its seal agrees: a later tutti, or
+ * somebody who means harm. */
+static void forge(const struct folder *f, const char *name, const char *is, const char *becomes)
 {
     char path[256], *text, hash[17];
     size_t n;
     struct err e = {0};
-    path_in(f, path, name, file);
+    struct str s = {0};
+    path_in(f, path, name, "checkpoints/step-00000008/manifest.json");
     if (fs_read_all(path, 1 << 26, &text, &n, &e)) fail_msg("%s", e.text);
-    strstr(text, "\"version\":")[10] = '9';
-    size_t sealed = n - strlen(",\n\"xxh64\":\"0123456789abcdef\"}\n");
-    memcpy(text + n - strlen("0123456789abcdef\"}\n"), hash64_print(hash, hash64(text, sealed)), 16);
-    if (fs_write_atomic(path, text, n, &e)) fail_msg("%s", e.text);
+    char *at = strstr(text, is);
+    assert_non_null(at);
+    str_add(&s, text, (size_t)(at - text));
+    str_puts(&s, becomes);
+    str_puts(&s, at + strlen(is));
+    size_t sealed = s.n - strlen(",\n\"xxh64\":\"0123456789abcdef\"}\n");
+    memcpy(s.p + s.n - strlen("0123456789abcdef\"}\n"), hash64_print(hash, hash64(s.p, sealed)), 16);
+    if (fs_write_atomic(path, s.p, s.n, &e)) fail_msg("%s", e.text);
+    str_free(&s);
     xfree(text);
+}
+
+static void write_in(const struct folder *f, const char *name, const char *file, const char *text)
+{
+    char path[256];
+    struct err e = {0};
+    path_in(f, path, name, file);
+    if (fs_write_atomic(path, text, strlen(text), &e)) fail_msg("%s", e.text);
+}
+
+/* A file of step 8 lies elsewhere, with the same bytes, and a link leads there. */
+static void lead_out(const struct folder *f, const char *name, const char *file)
+{
+    char path[256], to[256], inner[128];
+    snprintf(inner, sizeof inner, "checkpoints/step-00000008/%s", file);
+    path_in(f, path, name, inner);
+    path_in(f, to, name, "elsewhere");
+    assert_int_equal(rename(path, to), 0);
+    assert_int_equal(symlink(to, path), 0);
 }
 
 #define EVERY2 "checkpoint.every=2", "checkpoint.keep=0", "optimizer.schedule.name=constant"
@@ -146,7 +198,7 @@ static void damage(const struct folder *f, const char *name, int kind)
     switch (kind) {
     case 0: change(f, name, STEP8 "/manifest.json", 200, 0); break;
     case 1: change(f, name, STEP8 "/config.yaml", -1, 1); break;
-    case 2: make_newer(f, name, STEP8 "/manifest.json"); break;
+    case 2: forge(f, name, "\"version\":2", "\"version\":9"); break;
     case 3:
         path_in(f, path, name, STEP8 "/manifest.json");
         assert_int_equal(unlink(path), 0);
@@ -168,6 +220,19 @@ static void damage(const struct folder *f, const char *name, int kind)
         fault.why = EIO;
         break;                                                                 /* may be of any publication */
     case 8: change(f, name, STEP8 "/boxes-00000.safetensors", 9000, 0); break; /* found by loading */
+    case 9: write_in(f, name, STEP8 "/manifest.json", "{\"version\": 1, \"arrays\": [\"another program's\"]}\n"); break;
+    case 10: forge(f, name, "\"name\":\"boxes", "\"name\":\"../step-00000006/boxes"); break;
+    case 11: forge(f, name, "\"name\":\"boxes", "\"name\":\"/tmp/boxes"); break;
+    case 12: forge(f, name, "\"bytes\":", "\"bytes\":-"); break;
+    case 13: forge(f, name, "\"bytes\":", "\"bytes\":9000000000000000000,\"was\":"); break;
+    case 14: forge(f, name, "\"publication\":", "\"publication\":9000000000000000000,\"was\":"); break;
+    case 15: forge(f, name, "\"shape\":[", "\"shape\":[4000000000,4000000000,"); break;
+    case 16: lead_out(f, name, "boxes-00000.safetensors"); break;
+    case 17: lead_out(f, name, "manifest.json"); break;
+    case 18:
+        path_in(f, path, name, STEP8 "/boxes-00000.safetensors");
+        assert_int_equal(unlink(path), 0);
+        break;
     default: fail_msg("no damage %d", kind);
     }
 }
@@ -181,9 +246,17 @@ static const struct damaged {
     {"Input/output error", ERR_IO},                          {"Permission denied", ERR_IO},
     {"Permission denied", ERR_IO},                           {"step-00000002/manifest.json: cannot be read: Input/output error", ERR_IO},
     {"boxes-00000.safetensors: tensor master/layers.0.attn.q.weight: bytes ", ERR_CORRUPT},
+    {"does not begin as a manifest of tutti", ERR_CORRUPT},  {"../step-00000006/boxes-00000.safetensors is not a plain file name", ERR_CORRUPT},
+    {"/tmp/boxes-00000.safetensors is not a plain", ERR_CORRUPT}, {"manifest.json: bytes: ", ERR_CORRUPT},
+    {"manifest.json: bytes: ", ERR_CORRUPT},                 {"manifest.json: publication: ", ERR_CORRUPT},
+    {"impossible shape", ERR_CORRUPT},                       {"boxes-00000.safetensors: is a link that leads out of the checkpoint, to ", ERR_CORRUPT},
+    {"manifest.json: is a link that leads out", ERR_CORRUPT}, {"boxes-00000.safetensors: missing", ERR_CORRUPT},
     /* clang-format on */
 };
-enum { DAMAGES = sizeof damages / sizeof *damages };
+enum {
+    DAMAGES = sizeof damages / sizeof *damages,
+    TOLD_ONLY = 9
+}; /* from there on what follows is what it was before */
 
 static void copy_run(const struct folder *f, const char *from, const char *to)
 {
@@ -218,6 +291,7 @@ static void test_newest_unusable(void **state)
         assert_contains(e.text, kind == 7 ? "checkpoint.resume=step-00000008" : "checkpoint.resume=step-00000006");
         assert_contains(e.text, "checkpoint.resume=never");
         if (tree(&f, "run") != before) fail_msg("damage %d: a run that was refused changed its folder", kind);
+        if (kind >= TOLD_ONLY && kind != 16) continue;
 
         /* what failed for a moment works again */
         if (kind >= 4 && kind <= 7) {
@@ -259,10 +333,110 @@ static void test_only_one_damaged(void **state)
     xfree(moved);
     moved = read_file(&f, "run", "metrics.jsonl.aside-1", &m);
     int lines = 0;
-    for (size_t i = 0; i < m; i++) lines += moved[i] == '\n';
+    for (const char *p = moved; (p = strstr(p, "\"loss\"")); p++) lines++;
     assert_int_equal(lines, 8);
     xfree(moved);
     assert_int_equal(train_ok(&f, "run", KEYS("run.steps=3")).first_step, 2);
+    folder_close(&f);
+}
+
+/* What is no checkpoint of tutti, or one of another model, is named as what it is, with the way out and what this run
+ * has. */
+static void test_foreign(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct trainer_result r;
+    struct err e;
+    static const struct {
+        const char *file, *name, *says[2];
+    } rows[] = {
+        {"hf/config.json", "hf", {"a model in Hugging Face's form", "model.from="}},
+        {"peft/adapter_config.json", "peft", {"an adapter in peft's form", "adapter.from="}},
+        {"megatron/latest_checkpointed_iteration.txt", "megatron", {"Megatron-LM", "model.from"}},
+        {"zero/mp_rank_00_model_states.pt", "zero", {"DeepSpeed", "another program's optimizer"}},
+        {"dcp/__0_0.distcp", "dcp", {"PyTorch's distributed checkpoints", "model.from"}},
+        {"other/model.safetensors", "other/model.safetensors", {"safetensors", "a checkpoint is a directory"}},
+        {"other/model.safetensors", "other", {"without the config.json", "model.from"}},
+        {"pickles/weights.pt", "pickles", {"pickles", "model.from"}},
+        {"none/notes.txt", "none", {"holds no complete checkpoint (no step-*/manifest.json)", "checkpoint.resume"}},
+        {"none/notes.txt", "nowhere", {"nowhere: no such checkpoint", "checkpoint.resume"}},
+    };
+    folder_open(&f);
+    train_ok(&f, "run", KEYS(EVERY2));
+    uint64_t before = tree(&f, "run");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[256], key[300];
+        path_in(&f, path, "elsewhere", rows[i].file);
+        *strrchr(path, '/') = 0;
+        assert_int_equal(fs_mkdirs(path, &e), OK);
+        write_in(&f, "elsewhere", rows[i].file, "{}");
+        snprintf(key, sizeof key, "checkpoint.resume=%s/elsewhere/%s", f.dir, rows[i].name);
+        assert_int_equal(train(&f, "run", KEYS(EVERY2, key), &r, &e), ERR_REQUEST);
+        for (int k = 0; k < 2; k++) assert_contains(e.text, rows[i].says[k]);
+        assert_contains(e.text, "choose it with checkpoint.resume=step-00000008");
+    }
+    assert_int_equal(train(&f, "run", KEYS(EVERY2, "checkpoint.resume=step-00000007"), &r, &e), ERR_REQUEST);
+    assert_contains(e.text, "choose it with checkpoint.resume=step-00000008");
+
+    /* another model: of its own run there is none; where one was named by mistake, this run's is */
+    assert_int_equal(train(&f, "run", KEYS(EVERY2, "model.layers=1"), &r, &e), ERR_REQUEST);
+    assert_contains(e.text, "a checkpoint of another model");
+    assert_contains(e.text, "checkpoint.resume=never");
+    train_ok(&f, "small", KEYS(EVERY2, "model.layers=1"));
+    char key[300];
+    snprintf(key, sizeof key, "checkpoint.resume=%s/small", f.dir);
+    assert_int_equal(train(&f, "run", KEYS(EVERY2, key), &r, &e), ERR_REQUEST);
+    assert_contains(e.text, "a checkpoint of another model");
+    assert_contains(e.text, "of this model is");
+    assert_contains(e.text, "checkpoint.resume=step-00000008");
+
+    /* another run's, damaged: its own nearest is named, by its path */
+    change(&f, "small", STEP8 "/config.yaml", -1, 1);
+    snprintf(key, sizeof key, "checkpoint.resume=%s/small/" STEP8, f.dir);
+    assert_int_equal(train(&f, "run", KEYS(EVERY2, "model.layers=1", key), &r, &e), ERR_CORRUPT);
+    snprintf(key, sizeof key, "choose it with checkpoint.resume=%s/small/checkpoints/step-00000006", f.dir);
+    assert_contains(e.text, key);
+    assert_true(tree(&f, "run") == before);
+    folder_close(&f);
+}
+
+/* A disk that can be read and not written to, and a directory that another run has: the first ends a run that would
+ * write there, by the name of the file, and hinders none that only reads; the second ends the later run. */
+static void test_still_disk_and_two_runs(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct trainer_result r;
+    struct err e;
+    char from[200], path[256];
+    folder_open(&f);
+    train_ok(&f, "still", KEYS(EVERY2));
+    uint64_t before = tree(&f, "still");
+    fault.still = "/still";
+    int rc = train(&f, "still", KEYS(EVERY2, "run.steps=10"), &r, &e);
+    if (rc == OK || !strstr(e.text, "run.dir") || !strstr(e.text, "/still/lock") ||
+        !strstr(e.text, "Read-only file system") || strstr(e.text, "another process"))
+        fail_msg("%d: %s", rc, e.text);
+    assert_int_equal(train(&f, "still/below", KEYS(EVERY2), &r, &e), ERR_IO);
+    assert_contains(e.text, "run.dir");
+    assert_contains(e.text, "Read-only file system");
+    snprintf(from, sizeof from, "checkpoint.resume=%s/still", f.dir);
+    r = train_ok(&f, "reads", KEYS(EVERY2, "run.steps=10", from));
+    assert_int_equal(r.first_step, 8);
+    fault_off();
+    assert_true(tree(&f, "still") == before);
+
+    struct fs_lock lock = {.fd = -1};
+    path_in(&f, path, "still", "lock");
+    assert_int_equal(fs_lock_take(&lock, path, &e), OK);
+    assert_int_equal(train(&f, "still", KEYS(EVERY2, "run.steps=10"), &r, &e), ERR_REQUEST);
+    assert_contains(e.text, "another process trains in");
+    assert_contains(e.text, "choose another run.dir");
+    assert_true(tree(&f, "still") == before);
+    fs_lock_release(&lock);
+    assert_int_equal(train_ok(&f, "still", KEYS(EVERY2, "run.steps=10")).first_step, 8);
+    same_file(&f, "still", "reads", "checkpoints/step-00000010/boxes-00000.safetensors");
     folder_close(&f);
 }
 
@@ -365,8 +539,8 @@ static void test_ranks_disagree(void **state)
         {"step-00000008/boxes-00001", NULL, EIO, 1, {"rank 1: ", "boxes-00001.safetensors", "Input/output error"}},
     };
     folder_open(&f);
-    const char *const *keys = KEYS(EVERY2, "batch.global=6", "comm.timeout_s=20", "parallel.zero=1");
-    const char *const *more = KEYS(EVERY2, "batch.global=6", "comm.timeout_s=20", "parallel.zero=1", "run.steps=10");
+    const char *const *keys = KEYS(EVERY2, "batch.global=6", "parallel.zero=1");
+    const char *const *more = KEYS(EVERY2, "batch.global=6", "parallel.zero=1", "run.steps=10");
     if (train_ranks(&f, "run", 3, keys, &r, &e) ||
         train_ranks(&f, "other", 3, KEYS(EVERY2, "batch.global=6", "run.seed=2"), &r, &e))
         fail_msg("%s", e.text);
@@ -412,7 +586,8 @@ static void test_large_metrics(void **state)
     assert_int_equal(pread(fd, after, (size_t)(st.st_size - hole), hole), st.st_size - hole);
     int64_t step = 0;
     for (char *p = after, *end; (end = strchr(p, '\n')); p = end + 1) {
-        assert_int_equal(strtoll(strstr(p, "\"step\":") + 7, NULL, 10), ++step);
+        if (str_starts(strchr(p, ',') + 1, "\"loss\"")) /* and none of a checkpoint */
+            assert_int_equal(strtoll(strstr(p, "\"step\":") + 7, NULL, 10), ++step);
         assert_true(p - after + hole + (end - p) < st.st_size);
     }
     assert_int_equal(step, 8);
@@ -483,6 +658,7 @@ int main(int argc, char **argv)
     setenv("LOG", "error", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_newest_unusable), cmocka_unit_test(test_only_one_damaged),
+        cmocka_unit_test(test_foreign),         cmocka_unit_test(test_still_disk_and_two_runs),
         cmocka_unit_test(test_from_elsewhere),  cmocka_unit_test(test_every_failing_call),
         cmocka_unit_test(test_ranks_disagree),  cmocka_unit_test(test_large_metrics),
         cmocka_unit_test(test_expert_load),

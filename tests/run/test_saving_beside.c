@@ -20,6 +20,7 @@ static struct {
     atomic_int begun;          /* a write of `part` did */
     atomic_int waited, failed; /* writes that found fewer; writes that failed */
     atomic_int fail;           /* so many more fail */
+    atomic_int after_ms;       /* the first write of `part` takes so much longer */
 } disk;
 
 static bool names(int fd, const char *part)
@@ -38,6 +39,7 @@ ssize_t write(int fd, const void *p, size_t n)
         if (atomic_load(&disk.lines) < disk.until_lines) atomic_fetch_add(&disk.waited, 1);
         for (double end = clock_now_s() + 60; atomic_load(&disk.lines) < disk.until_lines && clock_now_s() < end;)
             clock_sleep_s(1e-3);
+        clock_sleep_s(atomic_exchange(&disk.after_ms, 0) * 1e-3);
         if (atomic_fetch_sub(&disk.fail, 1) > 0) {
             atomic_fetch_add(&disk.failed, 1);
             errno = ENOSPC;
@@ -142,6 +144,40 @@ static void test_busy(void **state)
                     fail_msg("skip %d: step %d", skip, step);
             folder_close(&f);
         }
+}
+
+/* What an evaluation finds best is never left out: its save waits for the one under way. */
+static void test_the_best_waits(void **state)
+{
+    (void)state;
+    struct folder f;
+    char valid[128];
+    folder_open(&f);
+    snprintf(valid, sizeof valid, "data.valid=%s", f.text);
+    disk_is("step-00000002/boxes-00000.s", 5, 0); /* two steps, a validation, two steps */
+    atomic_store(&disk.after_ms, 300);
+    train_n(&f, "run", 1,
+            KEYS("checkpoint.every=2", "checkpoint.keep=0", "checkpoint.async=true", "checkpoint.busy=skip",
+                 "checkpoint.best=eval_loss", "run.eval_every=2", "run.eval_batches=1", valid));
+    int waited = atomic_load(&disk.waited);
+    disk_is("", 0, 0);
+    assert_true(waited > 0);
+    struct json *line[64];
+    size_t n_text;
+    char *text = read_file(&f, "run", "metrics.jsonl", &n_text);
+    assert_contains(text, "\"step\":4,\"valid_loss\"");
+    xfree(text);
+    int n = read_metrics(&f, "run", line, 64), best = 0;
+    for (int i = 0; i < n; i++) {
+        int step = (int)json_int(json_get(line[i], "step"), -1);
+        if (json_bool(json_get(line[i], "best"), false)) {
+            if (!has_step(&f, "run", step)) fail_msg("step %d is the best so far, and was not saved", step);
+            best++;
+        }
+        json_free(line[i]);
+    }
+    assert_true(best > 2);
+    folder_close(&f);
 }
 
 /* A disk that is full for a while: told, tried again with the state of then, and the last steps are saved. */
@@ -305,9 +341,13 @@ int main(void)
 {
     setenv("LOG", "error", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_busy),
-        cmocka_unit_test(test_full),       cmocka_unit_test(test_publishing_fails),
-        cmocka_unit_test(test_by_time),    cmocka_unit_test(test_not_finite_while_saving),
+        cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_the_best_waits),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_publishing_fails),
+        cmocka_unit_test(test_by_time),
+        cmocka_unit_test(test_not_finite_while_saving),
         cmocka_unit_test(test_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

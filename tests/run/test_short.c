@@ -102,7 +102,7 @@ static void test_threads(void **state)
 {
     (void)state;
     static const char *const says[3] = {"could not be started: Resource temporarily unavailable",
-                                        "cannot watch for signals: Resource"};
+                                        "cannot watch for signals: Resource", "no thread that writes stacks: Resource"};
     one_kind(&left.threads, 1, says);
     one_kind(&left.threads, 2, says);
 }

@@ -34,7 +34,7 @@ until_there() {
 # saved NAME: stopped with a checkpoint of its last step, and says so
 saved() {
     local steps
-    steps=$(wc -l <"$dir/$1/metrics.jsonl")
+    steps=$(grep -c '"loss"' "$dir/$1/metrics.jsonl")
     [ -d "$dir/$1/checkpoints/$(printf step-%08d "$steps")" ] || fail "$1: no checkpoint of step $steps: $(ls "$dir/$1/checkpoints")"
     grep -q "stopped after step $steps" "$dir/$1.log" || fail "$1: does not say that it stopped: $(tail -3 "$dir/$1.log")"
     "$tutti" checkpoint verify "$dir/$1" >"$dir/out" 2>&1 || fail "$1: a broken checkpoint: $(cat "$dir/out")"
@@ -57,6 +57,24 @@ for ranks in 1 3; do
     done
 done
 
+# ---- a run is asked where it is, and goes on ----
+begin where -n 3
+until_there where '"step":5,' "$dir/where/metrics.jsonl"
+kill -QUIT $pid
+until_there where "SIGQUIT: the run goes on; stacks of all threads are in" "$dir/where.log"
+grep -q "^3 ranks in [123] place" "$dir/where/stacks.txt" || fail "where: no groups: $(cat "$dir/where/stacks.txt")"
+for rank in 0 1 2; do
+    grep -q "^rank $rank: step [0-9]*, .*; " "$dir/where/stacks-rank0.txt" || fail "where: rank $rank does not say what it is in"
+    grep -A60 "^thread .* of rank $rank: " "$dir/where/stacks-rank0.txt" | grep -q "^    trainer_rank" || fail "where: no stack of rank $rank"
+done
+grep -q "^thread .* 'signals': sleeps" "$dir/where/stacks-rank0.txt" || fail "where: no other threads"
+rm "$dir/where/stacks.txt"
+before=$(grep -c '"loss"' "$dir/where/metrics.jsonl")
+until_there where "\"step\":$((before + 3))," "$dir/where/metrics.jsonl"
+kill -TERM $pid
+wait $pid || fail "where: status $?"
+saved where
+
 # ---- CPU seconds that are used up: the kernel repeats the signal every second, then kills ----
 (ulimit -S -t 1 && exec "$tutti" train "$dir/tiny.yaml" run.dir="$dir/cpu" 2>"$dir/cpu.log")
 [ $? = 0 ] || fail "cpu: status is not 0: $(tail -3 "$dir/cpu.log")"
@@ -67,7 +85,7 @@ saved cpu
 pid=$!
 until_there nohup '"step":5,' "$dir/nohup/metrics.jsonl"
 kill -HUP $pid
-before=$(wc -l <"$dir/nohup/metrics.jsonl")
+before=$(grep -c '"loss"' "$dir/nohup/metrics.jsonl")
 until_there nohup "\"step\":$((before + 50))," "$dir/nohup/metrics.jsonl"
 kill -USR1 $pid
 wait $pid || fail "nohup: status $?"
@@ -91,7 +109,7 @@ for ignored in 0 1; do
     until_there takes$ignored '"step":5,' "$dir/takes$ignored/metrics.jsonl"
     kill -HUP $pid
     if [ $ignored = 1 ]; then
-        before=$(wc -l <"$dir/takes1/metrics.jsonl")
+        before=$(grep -c '"loss"' "$dir/takes1/metrics.jsonl")
         until_there takes1 "\"step\":$((before + 50))," "$dir/takes1/metrics.jsonl"
         kill -USR1 $pid
     fi
@@ -105,7 +123,7 @@ done
 status=$?
 [ $status = 0 ] || fail "head: status $status"
 [ -d "$dir/head/checkpoints/step-00000200" ] || fail "head: no checkpoint of the last step"
-[ "$(wc -l <"$dir/head/metrics.jsonl")" = 200 ] || fail "head: $(wc -l <"$dir/head/metrics.jsonl") lines of metrics"
+[ "$(grep -c '"loss"' "$dir/head/metrics.jsonl")" = 200 ] || fail "head: $(grep -c '"loss"' "$dir/head/metrics.jsonl") lines of metrics"
 # Closed from the beginning: nothing that is opened may take the number of stderr and get its lines.
 for which in all err; do
     name=closed-$which
@@ -118,7 +136,7 @@ for which in all err; do
     until_there head '"step":200,' "$dir/$name/metrics.jsonl"
     kill -USR1 $pid
     wait $pid || fail "$name: status $?"
-    [ -d "$dir/$name/checkpoints/$(printf step-%08d "$(wc -l <"$dir/$name/metrics.jsonl")")" ] || fail "$name: nothing saved"
+    [ -d "$dir/$name/checkpoints/$(printf step-%08d "$(grep -c '"loss"' "$dir/$name/metrics.jsonl")")" ] || fail "$name: nothing saved"
     "$tutti" checkpoint verify "$dir/$name" >"$dir/out" 2>&1 || fail "$name: a broken checkpoint: $(cat "$dir/out")"
     head -90 "$dir/$name/metrics.jsonl" | cut -d, -f1-3 >"$dir/out" # while the learning rate warms up
     head -90 "$dir/head/metrics.jsonl" | cut -d, -f1-3 | cmp - "$dir/out" || fail "$name: other metrics"

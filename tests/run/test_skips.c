@@ -17,6 +17,7 @@ static struct {
     double add;  /* to the loss of step BAD */
     bool always; /* of every step from it on */
     int kill;    /* the nth time that a decision was written */
+    int signal;  /* that comes then; 0: none */
     atomic_int decisions;
 } plan;
 
@@ -43,6 +44,7 @@ int __wrap_skips_write(const char *dir, const struct skips_note *n, struct err *
 int __wrap_skips_write(const char *dir, const struct skips_note *n, struct err *e)
 {
     int rc = __real_skips_write(dir, n, e);
+    if (plan.signal) kill(getpid(), plan.signal);
     if (plan.kill && atomic_fetch_add(&plan.decisions, 1) + 1 == plan.kill) raise(SIGKILL);
     return rc;
 }
@@ -55,7 +57,8 @@ double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t)
     return 1e12;
 }
 
-#define USUAL "model.layers=1", "run.steps=9", "run.spike_window=3", "run.spike_deviations=8"
+#define USUAL                                                                                                          \
+    "model.layers=1", "checkpoint.incremental=false", "run.steps=9", "run.spike_window=3", "run.spike_deviations=8"
 #define SPIKE USUAL, "run.on_spike=rewind"
 #define NAN_BACK USUAL, "run.on_nan=rewind"
 
@@ -115,6 +118,10 @@ static void averages(void **state)
     assert_false(skips_jumped(&s, 11, 6, 3));
     assert_false(skips_jumped(&s, -100, 6, 3)); /* lower is better */
     assert_false(skips_jumped(&s, 10, 6, 0));
+    struct skips same = {0}; /* losses that never differ: rounding is no jump */
+    for (int i = 0; i < 5; i++) skips_learn(&same, 2, 3);
+    assert_false(skips_jumped(&same, 2 * (1 + 5e-3), 6, 3));
+    assert_true(skips_jumped(&same, 2 * (1 + 7e-3), 6, 3));
     skips_learn(&s, NAN, 3);
     assert_int_equal(s.seen, 3);
     skips_add(&s, 7);
@@ -217,6 +224,32 @@ static void killed_after_the_decision(void **state)
     assert_int_equal(r.steps, 10);
 }
 
+/* A signal between the decision and the first step of the run that was opened again: the data, the engine and the state
+ * are there or not, nothing is saved of them, and the same command goes on as decided. */
+static void signalled_while_it_goes_back(void **state)
+{
+    struct folder *f = *state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        struct trainer_result r;
+        struct err e;
+        char name[24], want[24];
+        snprintf(name, sizeof name, "signalled%d", ranks);
+        snprintf(want, sizeof want, "wanted%d", ranks);
+        plan.add = 0;
+        run(f, want, ranks, KEYS(SPIKE, "run.skip=[6]", "checkpoint.every=4"));
+        plan.add = 1000;
+        plan.signal = SIGTERM;
+        int rc = train_ranks(f, name, ranks, KEYS(SPIKE, "checkpoint.every=4"), &r, &e);
+        plan.signal = 0;
+        plan.add = 0;
+        if (rc != ERR_SIGNAL || !strstr(e.text, "opened again")) fail_msg("%d: %s", rc, e.text);
+        assert_int_equal(r.signal, SIGTERM);
+        r = run(f, name, ranks, KEYS(SPIKE, "checkpoint.every=4"));
+        assert_int_equal(r.first_step, 4);
+        same_end(f, want, name, ranks);
+    }
+}
+
 static void stops_where_it_is_told_to(void **state)
 {
     struct folder *f = *state;
@@ -233,7 +266,8 @@ static void stops_where_it_is_told_to(void **state)
     if (!strstr(e.text, "checkpoint.memory_every")) fail_msg("%s", e.text);
     plan.always = true;
     plan.add = NAN;
-    assert_int_equal(train_ranks(f, "often", 1, KEYS(NAN_BACK, "run.rewinds=2", "checkpoint.every=4"), &r, &e),
+    assert_int_equal(train_ranks(f, "often", 1,
+                                 KEYS(NAN_BACK, "run.rewinds=2", "run.skip=[2, 2]", "checkpoint.every=4"), &r, &e),
                      ERR_NUMERIC);
     if (!strstr(e.text, "step 8: ") || !strstr(e.text, "2 steps were left out")) fail_msg("%s", e.text);
     plan.always = false;
@@ -264,6 +298,7 @@ int main(void)
         cmocka_unit_test(averages),
         cmocka_unit_test(goes_back_and_leaves_it_out),
         cmocka_unit_test(killed_after_the_decision),
+        cmocka_unit_test(signalled_while_it_goes_back),
         cmocka_unit_test(stops_where_it_is_told_to),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

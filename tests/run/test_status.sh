@@ -35,6 +35,25 @@ grep -q 'failure     rank 1 is late ?' "$dir/out" || fail "a failure is not told
 ! grep -q $'\033' "$dir/out" || fail "a file speaks to the terminal"
 grep -q 'step        701 of' "$dir/out" || fail "damaged files: $(cat "$dir/out")"
 
+# Where the stacks of a run that hung lie, and why; a file system that is away for a while ends nothing.
+printf 'rank 0 has waited 2 s for \033]0;x\007 all_reduce\nprocess 4711 on node7, 2026-01-01 03:00:00 UTC\n' >"$dir/hurt/stacks.txt"
+"$tutti" watch "$dir/hurt" --once >"$dir/out" 2>&1 && grep -q "^stacks      $dir/hurt/stacks.txt: rank 0 has waited 2 s for .*2026-01-01 03:00:00" "$dir/out" || fail "no stacks: $(cat "$dir/out")"
+! grep -q $'\033' "$dir/out" || fail "a file of stacks speaks to the terminal"
+"$tutti" watch "$dir/hurt" --json | grep -q '"stacks": "[^"]*/stacks.txt"' || fail "no stacks in --json"
+"$tutti" watch "$dir/hurt" --every 0.05 >"$dir/out" 2>&1 &
+job=$!
+seen() { for _ in $(seq 600); do grep -q "$1" "$dir/out" && return; sleep 0.05; done; fail "watch does not say '$1': $(cat "$dir/out")"; }
+seen '^step 701/'
+mv "$dir/hurt/metrics.jsonl" "$dir/kept" && mkdir "$dir/hurt/metrics.jsonl"
+seen 'it is looked for again'
+rmdir "$dir/hurt/metrics.jsonl" && mv "$dir/kept" "$dir/hurt/metrics.jsonl"
+printf '\n{"step":702,"loss":1}\n' >>"$dir/hurt/metrics.jsonl"
+seen '^step 702/'
+grep -c '^stacks ' "$dir/out" | grep -qx 1 || fail "stacks are told more than once: $(cat "$dir/out")"
+kill -KILL $job
+wait $job 2>/dev/null
+job=
+
 # A run that goes on.
 refused() {
     "$tutti" train "$dir/c.yaml" -n 2 run.dir="$dir/no" "${@:2}" >"$dir/out" 2>&1

@@ -25,7 +25,7 @@ checkpoint: {every: 50}
 run: {steps: 1500, threads: 1, log_every: 100000, tensorboard: false}
 END
 
-losses() { sed -E 's/"(step_s|tokens_per_s|mfu|data_wait_s)":[^,]*,?//g' "$dir/$1/metrics.jsonl"; }
+losses() { sed -E '/"saved"|"loaded"/d; s/"(step_s|tokens_per_s|mfu|data_wait_s)":[^,]*,?//g' "$dir/$1/metrics.jsonl"; }
 
 # same NAME: ended as the undisturbed run did
 same() {
@@ -37,7 +37,7 @@ same() {
 # wait_for_step NAME N: until N lines of metrics are there
 wait_for_step() {
     for _ in $(seq 3000); do
-        [ -e "$dir/$1/metrics.jsonl" ] && [ "$(wc -l <"$dir/$1/metrics.jsonl")" -ge "$2" ] && return
+        [ -e "$dir/$1/metrics.jsonl" ] && [ "$(grep -c '"loss"' "$dir/$1/metrics.jsonl")" -ge "$2" ] && return
         sleep 0.01
     done
     fail "$1: step $2 did not come"
@@ -56,7 +56,7 @@ for signal in INT TERM; do
     status=$?
     [ $status = 0 ] || fail "SIG$signal: exit status $status"
     grep -q "stopped after step" "$dir/$name.log" || fail "SIG$signal: does not say that it stopped: $(cat "$dir/$name.log")"
-    steps=$(wc -l <"$dir/$name/metrics.jsonl")
+    steps=$(grep -c '"loss"' "$dir/$name/metrics.jsonl")
     [ -d "$dir/$name/checkpoints/$(printf step-%08d "$steps")" ] || fail "SIG$signal: no checkpoint of step $steps"
     [ "$steps" -lt 1500 ] || fail "SIG$signal came too late to test anything"
     train $name || fail "SIG$signal: going on"

@@ -58,6 +58,10 @@ grep -q "^all: $(wc -l <all.lines) of 36 samples kept (.* %), .* of 12 prompts, 
 for i in 1 2 3 4; do head -1 prompts.jsonl; done >alike.jsonl
 "$tutti" data synthesise run --prompts alike.jsonl --out alike --plain --threads 1 --max-tokens 12 >log 2>&1 || fail "alike: $(cat log)"
 [ "$(sed 's/^{"text": \("[^"]*"\).*/\1/' alike/part-00000.jsonl | sort -u | wc -l)" = 4 ] || fail "the same prompt four times gives the same text: $(cut -c1-60 alike/part-*)"
+for batch in 1 5 40; do
+    made batch$batch --samples 3 --part-samples 7 --batch $batch
+    diff all.lines batch$batch.lines >differ || fail "$batch at once say something else: $(head -2 differ)"
+done
 made threads --samples 3 --part-samples 7 --threads 2
 same all threads
 made one --samples 1

@@ -173,9 +173,9 @@ static void expect_timeline(const char *kind, int p, int m, int v)
         *r = (struct run){.kind = kind, .p = p, .m = m, .v = v, .longer = longer[try], .family = &family};
         for (int i = 0; i < p * v; i++) r->layers[i] = 1;
         snprintf(r->path, sizeof r->path, "/tmp/tutti-timeline-%d.json", (int)getpid());
-        struct comm_config cc = {.timeout_s = 30};
+        struct comm_config cc = {.timeout_s = 100};
         double scale = v * longer[try];
-        schedule_simulate(s, &(struct schedule_cost){F_S * scale, B_S * scale, W_S * scale, 0, NULL, NULL}, &t);
+        schedule_simulate(s, &(struct schedule_cost){F_S * scale, B_S * scale, W_S * scale, 0, NULL, NULL, 0}, &t);
         if (comm_run_local(p, &cc, rank_main, r, &e)) fail_msg("%s", e.text);
         double begin = 1e300, end = 0;
         for (int k = 0; k < p; k++)
@@ -226,7 +226,7 @@ static void test_uneven(void **state)
         memcpy(r->layers, layers, sizeof layers);
         snprintf(r->schedule, sizeof r->schedule, "%s", str_text(&text));
         snprintf(r->path, sizeof r->path, "/tmp/tutti-uneven-%d.json", (int)getpid());
-        if (comm_run_local(P, &(struct comm_config){.timeout_s = 30}, rank_main, r, &e)) fail_msg("%s", e.text);
+        if (comm_run_local(P, &(struct comm_config){.timeout_s = 100}, rank_main, r, &e)) fail_msg("%s", e.text);
         if (timing_read(&t, r->path, &e)) fail_msg("%s", e.text);
         assert_int_equal(t.n_stages, P);
         assert_true(timing_predict(&t, &p));
@@ -236,7 +236,7 @@ static void test_uneven(void **state)
                 assert_true(t.stage[i].actions[k] > 0 && t.stage[i].actions[TIME_BW] == 0);
                 off = fmax(off, fabs(t.stage[i].mean_s[k] / (want[k] * longer * (double)layers[i]) - 1));
             }
-        schedule_simulate(s, &(struct schedule_cost){t.mean_s[0], t.mean_s[1], t.mean_s[2], 0, NULL, NULL}, &mean);
+        schedule_simulate(s, &(struct schedule_cost){t.mean_s[0], t.mean_s[1], t.mean_s[2], 0, NULL, NULL, 0}, &mean);
         best = fmin(best, off);
         mean_off = fabs(mean.idle_share - t.idle_share);
         schedule_timeline_fini(&mean);

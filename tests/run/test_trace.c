@@ -259,7 +259,7 @@ static int world_rank(struct comm *world, void *arg, struct err *e)
 
 static void run_world(struct world_run *w)
 {
-    struct comm_config cc = {.timeout_s = 30};
+    struct comm_config cc = {.timeout_s = 100};
     struct err e = {0};
     if (comm_run_local(WORKERS, &cc, world_rank, w, &e)) fail_msg("%s", e.text);
 }
@@ -294,7 +294,28 @@ static int round_of(const struct rules *r, const struct box *b)
     return k;
 }
 
-/* Arrows are there, or the clocks are less exact than they are short; returns how many of these the file admits to. */
+/* Of an operation on several ranks, by the boxes as they are drawn: arrows that would go back in time. A message's is
+ * from its sender to its receiver, a collective's from the last rank to come to each of the others. */
+static int backward(const struct rules *r, const struct box *b)
+{
+    const struct box *from = rule_last_to_begin(r, b->id);
+    bool message = !strcmp(rule_text(b->args, "operation"), "exchange");
+    int n = 0;
+    for (int i = 0; i < r->n && message; i++)
+        if (rule_is(&r->box[i], "comm") && !strcmp(r->box[i].id, b->id) &&
+            !strcmp(rule_text(r->box[i].args, "direction"), "send"))
+            from = &r->box[i];
+    for (int i = 0; i < r->n; i++) {
+        const struct box *to = &r->box[i];
+        if (!rule_is(to, "comm") || strcmp(to->id, b->id) || to == from) continue;
+        int64_t end = to->to - 1 > to->from ? to->to - 1 : to->from; /* arrows end inside a box */
+        n += end < from->from;
+    }
+    return n;
+}
+
+/* Every arrow is there but those that the clocks, as exact as the file says they are, would turn back: these it admits
+ * to. */
 static int64_t check_arrows(const struct rules *r, const struct world_run *w)
 {
     int64_t against = -1;
@@ -303,7 +324,13 @@ static int64_t check_arrows(const struct rules *r, const struct world_run *w)
         if (!strcmp(rule_text(v, "name"), "tutti.end"))
             against = json_int(json_get(json_get(v, "args"), "arrows_against_time"), -1);
     }
-    assert_true(against >= 0);
+    int64_t impossible = 0;
+    for (int i = 0; i < r->n; i++) {
+        bool first = rule_is(&r->box[i], "comm");
+        for (int k = 0; k < i && first; k++) first = !rule_is(&r->box[k], "comm") || strcmp(r->box[k].id, r->box[i].id);
+        if (first) impossible += backward(r, &r->box[i]);
+    }
+    assert_int_equal(against, impossible);
     assert_int_equal(r->messages + r->collectives + against, w->rounds * (2 * WORKERS - 1));
     return against;
 }
@@ -319,29 +346,32 @@ static void check_order(const struct rules *r, const struct world_run *w, double
             if (w->back_s[k][last->pid] + error_s < w->called_s[k][j])
                 fail_msg("round %d: rank %d is drawn as the last to come, and rank %d came %.6f s later", k, last->pid,
                          j, w->called_s[k][j] - w->back_s[k][last->pid]);
-        assert_true((double)b->to + 1e9 * error_s >= (double)last->from); /* nobody is done before the last one came */
+        if ((double)b->to + 1e9 * error_s < (double)last->from) /* nobody is done before the last one came */
+            fail_msg("%s: rank %d is drawn as done %.6f ms before rank %d came, beyond what clocks may be off (%.6f "
+                     "ms)",
+                     b->id, b->pid, 1e-6 * (double)(last->from - b->to), last->pid, 1e3 * error_s);
     }
 }
 
 /* Clocks that are hours apart: boxes line up, arrows go forward, and the file says how far the clocks were off. On a
- * crowded machine a look at another's clock may take longer than a message, whose arrow is then left out and counted;
- * so we try again. */
+ * crowded machine a look at another's clock may take longer than a message, whose arrow is then left out and counted:
+ * just those are. Of the three messages of a round, which go in a ring, at least one goes forward by any clocks. */
 static void test_clocks(void **state)
 {
     (void)state;
     struct folder f;
     int64_t against = 1;
     folder_open(&f);
-    for (int tries = 0; tries < 50 && against; tries++) {
+    for (int tries = 0; tries < 5 && against; tries++) {
         struct world_run w = {.folder = &f, .skew_s = {0, 5000, -333}, .rounds = 6, .room = ROOM};
         struct rules r;
         run_world(&w);
         rules_check(&r, f.trace, WORKERS);
         check_order(&r, &w, check_offsets(&r, &w));
         against = check_arrows(&r, &w);
+        assert_true(r.messages >= w.rounds);
         rules_free(&r);
     }
-    assert_int_equal(against, 0);
     folder_close(&f);
 }
 

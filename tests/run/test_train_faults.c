@@ -119,6 +119,24 @@ static void check_recorder(const char *dir, const char *cause)
     assert_int_equal(found, 1);
 }
 
+/* Who waits for whom, and where the one is that hangs. */
+static void check_stacks(const char *dir)
+{
+    struct err e = {0};
+    char path[256], *text = NULL;
+    size_t n;
+    snprintf(path, sizeof path, "%s/run/stacks.txt", dir);
+    if (fs_read_all(path, 1 << 22, &text, &n, &e)) fail_msg("%s", e.text);
+    static const char *const has[] = {" has waited 1.", "\n3 ranks in 2 places\n", "\nranks 0, 2\n", "comm_wait",
+                                      "\nrank 1\n",     "__wrap_comm_all_reduce",  "trainer_rank"};
+    const char *at = text;
+    for (size_t i = 0; i < sizeof has / sizeof *has; i++) {
+        at = strstr(at, has[i]);
+        if (!at) fail_msg("no '%s' at its place in %s", has[i], text);
+    }
+    xfree(text);
+}
+
 static void check(const struct row *row, const char *dir)
 {
     char keys[16][320];
@@ -142,6 +160,7 @@ static void check(const struct row *row, const char *dir)
     check_says(row, e.text);
     if (clock_now_s() - from > 10) fail_msg("%s: took %.1f s", row->what, clock_now_s() - from);
     check_recorder(dir, e.text);
+    if (!strcmp(row->what, "hang")) check_stacks(dir);
 }
 
 static void test_faults_of_threads(void **state)

@@ -45,10 +45,10 @@ bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t 
 static int train(const char *dir, const char *const *more, int n_more, int ranks, struct trainer_result *r,
                  struct err *e)
 {
-    static const char *const fixed[] = {"model.layers=1",       "model.hidden=32",   "model.heads=4",
-                                        "model.ffn=44",         "model.seq_len=24",  "batch.global=6",
-                                        "batch.micro=1",        "run.steps=11",      "checkpoint.every=4",
-                                        "run.threads=1",        "comm.timeout_s=30", "run.tensorboard=false",
+    static const char *const fixed[] = {"model.layers=1",       "model.hidden=32",    "model.heads=4",
+                                        "model.ffn=44",         "model.seq_len=24",   "batch.global=6",
+                                        "batch.micro=1",        "run.steps=11",       "checkpoint.every=4",
+                                        "run.threads=1",        "comm.timeout_s=100", "run.tensorboard=false",
                                         "precision.recipe=fp32"};
     char keys[24][320], *list[24];
     int n = 0;

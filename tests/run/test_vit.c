@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ViT against the transformers library (tests/golden/make_vit.py): its directory is read, logits, loss, what was right
  * and ten steps are its own; written again, it holds the same numbers. And what is refused. */
-#include "toy.h"
-
-#include "base/fs.h"
-#include "base/json.h"
-#include "config/config.h"
-#include "config/start_weights.h"
-#include "golden/golden.h"
-#include "scratch.h"
-#include "verify/verify.h"
+#include "encoder.h"
 
 enum { B = 5, CLASSES = 7, PIXELS = 3 * 15 * 15 };
-#define GOLDEN TEST_DIR "/golden/"
 
 struct golden_case {
     struct json *root;
@@ -49,63 +40,51 @@ static void close_case(struct golden_case *c)
     json_free(c->root);
 }
 
-static struct engine *engine_of(struct golden_case *c, struct device *d, const char *kernels)
-{
-    struct engine *g;
-    struct err e = {0};
-    struct engine_config x =
-        {.model = c->m,
-         .dtype = DT_F32,
-         .micro = 2, /* three microbatches, of which the last does not fill up */
-         .seq = c->m.seq_len,
-         .n_microbatches = 3,
-         .training = true,
-         .optim = {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1},
-         .kernels = kernels,
-         .threads = 1};
-    if (engine_new(&g, &x, d, &e)) fail_msg("%s", e.text);
-    for (int s = 0; s < g->n_stages; s++) program_check(g->stage[s].train);
-    if (source_load(&g->store, &g->kernels, g->stream, c->w, &e)) fail_msg("%s", e.text);
-    return g;
-}
-
-static void near(double got, double want, double bound, const char *what, int step)
-{
-    if (!(fabs(got - want) <= bound * fabs(want))) fail_msg("%s of step %d: %.9g, wanted %.9g", what, step, got, want);
-}
-
 static void test_ten_steps(void **state)
 {
     (void)state;
     for (int k = 0; k < 2; k++) {
         struct golden_case c;
-        struct device *d;
-        struct engine_report r;
-        struct err e = {0};
         open_case(&c);
-        assert_int_equal(device_cpu_new(&d, 1, &e), OK);
-        struct engine *g = engine_of(&c, d, k ? "auto" : "ref");
         struct engine_batch b = {.pixels = c.pixels, .label = c.label, .n = B};
-        b.n_trained = json_int(json_get(c.root, "trained"), -1);
-        engine_evaluate(g, &b, &r);
-        assert_int_equal((int64_t)r.right, json_int(json_get(c.root, "right"), -1));
-        for (int s = 0; s < 10; s++) {
-            assert_true(engine_step(g, &b, s, 1e-3, &r));
-            near(r.loss, json_real(json_at(json_get(c.root, "losses"), (size_t)s), NAN), 1e-6, "loss", s);
-            near(r.grad_norm, json_real(json_at(json_get(c.root, "grad_norms"), (size_t)s), NAN), 1e-5, "norm", s);
-        }
-        engine_evaluate(g, &b, &r);
-        near(r.loss, json_real(json_get(c.root, "final_loss"), NAN), 1e-6, "loss", 10);
-        engine_free(g);
-        device_free(d);
+        encoder_ten_steps(&c.m, c.m.seq_len, c.w, b, c.root, k ? "auto" : "ref");
         close_case(&c);
     }
 }
 
-static int get_param(void *ctx, const char *name, const struct region *box, enum dtype as, void *dst, struct err *e)
+static double loss_of(struct golden_case *c)
 {
-    struct weights *w = ctx;
-    return weights_read(w, weights_find(w, "param", name), box, as, dst, e);
+    struct device *d;
+    struct engine_report r;
+    struct err e = {0};
+    struct engine_batch b = {.pixels = c->pixels, .label = c->label, .n = B, .n_trained = B - 1};
+    assert_int_equal(device_cpu_new(&d, 1, &e), OK);
+    struct engine *g = encoder_engine(&c->m, c->m.seq_len, c->w, d, "ref");
+    engine_evaluate(g, &b, &r);
+    engine_free(g);
+    device_free(d);
+    return r.loss;
+}
+
+/* What a config may choose is another model: layouts of it are held against itself only. */
+static void test_choices(void **state)
+{
+    (void)state;
+    struct golden_case c;
+    struct param_table with = {0}, without = {0};
+    open_case(&c);
+    double usual = loss_of(&c);
+    c.m.pool = POOL_MEAN;
+    double mean = loss_of(&c);
+    assert_true(fabs(mean - usual) > 1e-3);
+    model_declare(&c.m, NULL, &with);
+    c.m.qkv_bias = false;
+    model_declare(&c.m, NULL, &without);
+    assert_int_equal(with.n - without.n, 3 * c.m.layers);
+    assert_true(param_find(&without, "layers.0.attn.q.bias") < 0);
+    param_table_free(&with);
+    param_table_free(&without);
+    close_case(&c);
 }
 
 static void test_export(void **state)
@@ -118,25 +97,10 @@ static void test_export(void **state)
     char *dir = scratch_new(), out[64], *a, *b;
     size_t n_a, n_b;
     snprintf(out, sizeof out, "%s/out", dir);
-    struct hf_export x = {.model = &h, .dtype = DT_F32, .get = get_param, .ctx = c.w};
-    if (hf_export(out, &x, &e)) fail_msg("%s", e.text);
-    struct weights *again;
-    if (weights_open(&again, out, &e)) fail_msg("%s", e.text);
+    struct weights *again = hf_again(c.w, &h, out);
     assert_int_equal(weights_model(again, &read, &e), OK);
     assert_true(read.model.classes == CLASSES && read.model.norm_eps == 1e-12 && read.model.qkv_bias &&
                 read.model.act == 0 && read.model.image_size == 15 && read.model.patch_size == 5);
-    assert_int_equal(weights_count(again), weights_count(c.w));
-    for (int64_t i = 0; i < weights_count(again); i++) {
-        struct ckpt_entry t = weights_at(again, i);
-        struct region whole = region_whole(&t.shape);
-        size_t bytes = (size_t)region_volume(&whole) * sizeof(float);
-        float *p = xmalloc(bytes), *q = xmalloc(bytes);
-        assert_int_equal(weights_read(again, i, &whole, DT_F32, p, &e), OK);
-        assert_int_equal(get_param(c.w, t.name, &whole, DT_F32, q, &e), OK);
-        assert_memory_equal(p, q, bytes);
-        xfree(p);
-        xfree(q);
-    }
     /* Names, shapes and order in the file are theirs too: the header says all of it. */
     assert_int_equal(fs_read_all(GOLDEN "vit/model.safetensors", 1 << 20, &a, &n_a, &e), OK);
     snprintf(out, sizeof out, "%s/out/model.safetensors", dir);
@@ -165,16 +129,6 @@ static void test_export(void **state)
     "model.patch_size=4 model.channels=2 model.classes=5 batch.global=6 batch.micro=3 run.threads=1 "                  \
     "comm.timeout_s=60 precision.recipe=fp32 "
 
-static int resolved(struct config *c, struct arena *a, const char *more, struct err *e)
-{
-    char *keys[64];
-    int n = 0;
-    struct conf *f;
-    for (char *word = strtok(arena_printf(a, TOY "%s", more), " "); word; word = strtok(NULL, " ")) keys[n++] = word;
-    int rc = config_load(c, &f, a, NULL, keys, n, e);
-    return rc ? rc : config_resolve(c, f, 0, 1, e);
-}
-
 static void test_refused(void **state)
 {
     (void)state;
@@ -194,14 +148,7 @@ static void test_refused(void **state)
         {"run.sample_every=5", "run.sample_every: a model that sees pictures"},
         {"model.image_size=0", "model.image_size"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct arena *a = arena_new();
-        struct config c;
-        struct err e = {0};
-        if (resolved(&c, a, cases[i][0], &e) != ERR_REQUEST) fail_msg("%s: not refused", cases[i][0]);
-        if (!strstr(e.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], e.text);
-        arena_free(a);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) encoder_refused(TOY, cases[i][0], cases[i][1]);
 }
 
 /* Odd sizes over every axis: ten places, of which no number of ranks has as many as another; a microbatch of three
@@ -211,25 +158,14 @@ static void test_layouts(void **state)
     (void)state;
     static const char *const variants[] = {"model.pool=mean batch.micro=1", "model.dropout=0.1 model.qkv_bias=false",
                                            "numerics.exact_order=true model.act=gelu_pytorch_tanh"};
-    for (size_t i = 0; i < (TOY_SANITIZED ? 1 : sizeof variants / sizeof *variants); i++) {
-        struct arena *a = arena_new();
-        struct config c;
-        struct verify v;
-        struct err e = {0};
-        struct str out = {0};
-        if (resolved(&c, a, variants[i], &e)) fail_msg("%s", e.text);
-        if (verify_run(&v, &c, i ? 2 : 3, VERIFY_ALL, 2, &e)) fail_msg("%s: %s", variants[i], e.text);
-        verify_print(&v, &out);
-        if (!v.ok) fail_msg("%s:\n%s", variants[i], str_text(&out));
-        str_free(&out);
-        verify_free(&v);
-        arena_free(a);
-    }
+    for (size_t i = 0; i < (TOY_SANITIZED ? 1 : sizeof variants / sizeof *variants); i++)
+        encoder_verify(TOY, variants[i], i ? 2 : 3);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ten_steps), cmocka_unit_test(test_export),
-                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_layouts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ten_steps), cmocka_unit_test(test_choices),
+                                       cmocka_unit_test(test_export), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_layouts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "model/family_defaults.h"
 
 #define assert_contains(text, part)                                                                                    \
     do {                                                                                                               \
@@ -39,6 +40,8 @@ enum { TOY_SANITIZED = 0 };
 /* Families before this one read text, which a toy's batch is; the layouts of ViT are test_vit.c's. */
 enum { TOY_TEXTS = MODEL_VIT };
 
+static inline bool toy_says_nothing(const void *ctx, const char *path) { return ctx && !path; }
+
 /* Odd sizes on purpose: nothing is a multiple of a vector or a tile. */
 static inline struct model_config toy_model(enum model_family family)
 {
@@ -55,8 +58,11 @@ static inline struct model_config toy_model(enum model_family family)
         .norm_eps = 1e-5,
         .rope_theta = 10000,
     };
-    if (family == MODEL_MIXTRAL)
-        m.moe = (struct moe_config){.experts = 5,
+    family_defaults(&m, toy_says_nothing, NULL);
+    if (family == MODEL_MIXTRAL || family == MODEL_QWEN3_MOE || family == MODEL_GPT_OSS)
+        m.moe = (struct moe_config){.router_bias = family == MODEL_GPT_OSS,
+                                    .expert_bias = family == MODEL_GPT_OSS,
+                                    .experts = 5,
                                     .top_k = 2,
                                     .ffn = 52,
                                     .norm_topk = true,
@@ -71,6 +77,23 @@ static inline struct model_config toy_model(enum model_family family)
         m.qkv_bias = true;
         m.seq_len = m.max_positions = 26;
     }
+    if (family == MODEL_BERT) m.types = 2;
+    if (family == MODEL_LLAVA)
+        m.vision = (struct vision_config){.layers = 2,
+                                          .hidden = 18,
+                                          .heads = 3,
+                                          .ffn = 22,
+                                          .image_size = 6,
+                                          .patch_size = 3,
+                                          .channels = 3,
+                                          .norm_eps = 1e-5,
+                                          .act = 2,
+                                          .class_place = true,
+                                          .norm_before = true,
+                                          .images = 2,
+                                          .token = 1};
+    if (family == MODEL_MAMBA2)
+        m.ssm = (struct ssm_config){.heads = 6, .head_dim = 5, .state = 7, .groups = 3, .conv = 4, .conv_bias = true};
     if (family != MODEL_DEEPSEEK) return m;
     m.moe = (struct moe_config){.experts = 6,
                                 .top_k = 3,

@@ -140,7 +140,7 @@ static struct schedule *copy(const struct schedule *s)
 static double makespan(const struct schedule *s)
 {
     struct schedule_timeline t;
-    schedule_simulate(s, &(struct schedule_cost){1, 1.5, 0.75, 0.3, NULL, NULL}, &t);
+    schedule_simulate(s, &(struct schedule_cost){1, 1.5, 0.75, 0.3, NULL, NULL, 0}, &t);
     double v = t.makespan;
     schedule_timeline_fini(&t);
     return v;
@@ -253,7 +253,7 @@ static struct schedule *parse(const char *text)
 static void test_each_stage(void **state)
 {
     (void)state;
-    static const struct schedule_stage_cost each[] = {{1, 2, 1, 0.5, 0}, {2, 1, 4, 0, 4.5}};
+    static const struct schedule_stage_cost each[] = {{1, 2, 1, 0.5, 0, 0}, {2, 1, 4, 0, 4.5, 0}};
     struct schedule *s = parse("schedule x ranks 2 stages 2 microbatches 2\nplace 0 1\n"
                                "rank 0: 0F0 0F1 0B0 0W0 0BW1\nrank 1: 1F0 1BW0 1F1 1B1 1W1\n");
     struct schedule_timeline t;
@@ -281,6 +281,29 @@ static void test_stage_costs(void **state)
     assert_int_equal(schedule_generate(&s, "gpipe", 2, 3, 1, 0, NULL), OK);
     schedule_simulate(s, &(struct schedule_cost){.f = 1, .b = 1, .w = 1, .stage = stage}, &t);
     assert_true(t.ideal == 18 && t.makespan == 1 + 6 + 12 + 2 && t.idle[1] == 3);
+    schedule_timeline_fini(&t);
+    schedule_free(s);
+}
+
+/* Nobody updates before the last rank has computed; an update holds its rank up, a publishing leaves behind it. */
+static void test_updates(void **state)
+{
+    (void)state;
+    static const struct schedule_stage_cost each[] = {{1, 1, 1, 0, 0, 0.5}, {1, 1, 1, 0, 0, 2}};
+    struct schedule *s = parse("schedule x ranks 2 stages 2 microbatches 1\nplace 0 1\n"
+                               "rank 0: 0F0 0BW0 0UPDATE 0PUBLISH\nrank 1: 1F0 1BW0 1UPDATE 1PUBLISH\n");
+    struct schedule_timeline t;
+    schedule_simulate(s, &(struct schedule_cost){.each = each}, &t);
+    assert_true(t.at[0][1].end_s == 6 && t.at[1][1].end_s == 4);
+    assert_true(t.at[0][2].start_s == 6 && t.at[0][2].end_s == 6.5 && t.at[0][3].start_s == 6.5);
+    assert_true(t.at[1][2].start_s == 6 && t.at[1][2].end_s == 8 && t.at[1][3].end_s == 8);
+    assert_true(t.makespan == 8 && t.ideal == 5 && t.idle[0] == 8 - 3.5 && t.cost.update == 1.25);
+    schedule_timeline_fini(&t);
+    schedule_simulate(s, &(struct schedule_cost){.f = 1, .b = 1, .w = 1, .update = 3}, &t);
+    assert_true(t.makespan == 9 && t.ideal == 6);
+    schedule_timeline_fini(&t);
+    schedule_simulate(s, &(struct schedule_cost){.f = 1, .b = 1, .w = 1}, &t); /* as if there were none */
+    assert_true(t.makespan == 6 && t.ideal == 3);
     schedule_timeline_fini(&t);
     schedule_free(s);
 }
@@ -514,9 +537,10 @@ static void test_rubbish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passes),     cmocka_unit_test(test_moves),     cmocka_unit_test(test_stage_costs),
-        cmocka_unit_test(test_each_stage), cmocka_unit_test(test_damage),    cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_csv),        cmocka_unit_test(test_csv_round), cmocka_unit_test(test_rubbish),
+        cmocka_unit_test(test_passes),   cmocka_unit_test(test_moves),      cmocka_unit_test(test_stage_costs),
+        cmocka_unit_test(test_updates),  cmocka_unit_test(test_each_stage), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_csv),        cmocka_unit_test(test_csv_round),
+        cmocka_unit_test(test_rubbish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

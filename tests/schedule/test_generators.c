@@ -57,10 +57,10 @@ static void near(double got, double want)
     if (fabs(got - want) > 1e-9 * (1 + fabs(want))) fail_msg("got %.12g, wanted %.12g", got, want);
 }
 
-static const struct schedule_cost costs[] = {{1, 1, 1, 0, NULL, NULL},
-                                             {2, 3, 1, 0, NULL, NULL},
-                                             {1, 2, 0.5, 0, NULL, NULL},
-                                             {3, 1, 1, 0, NULL, NULL}};
+static const struct schedule_cost costs[] = {{1, 1, 1, 0, NULL, NULL, 0},
+                                             {2, 3, 1, 0, NULL, NULL, 0},
+                                             {1, 2, 0.5, 0, NULL, NULL, 0},
+                                             {3, 1, 1, 0, NULL, NULL, 0}};
 enum { N_COSTS = sizeof costs / sizeof costs[0] };
 
 /* (p-1)/m for both; the difference is memory. */
@@ -234,7 +234,7 @@ static void test_latency(void **state)
 {
     (void)state;
     for (int p = 1; p <= 6; p++) {
-        struct figures f = measure("gpipe", p, 7, 1, (struct schedule_cost){1, 1, 1, 0.25, NULL, NULL});
+        struct figures f = measure("gpipe", p, 7, 1, (struct schedule_cost){1, 1, 1, 0.25, NULL, NULL, 0});
         near(f.t.makespan, 3.0 * (7 + p - 1) + 2 * 0.25 * (p - 1));
     }
 }
@@ -330,7 +330,7 @@ static void test_pictures(void **state)
     struct str svg = {0}, json = {0}, text = {0};
     schedule_add_comm(s);
     assert_int_equal(schedule_check(s, peak, NULL), OK);
-    schedule_simulate(s, &(struct schedule_cost){1, 1, 1, 0, NULL, NULL}, &t);
+    schedule_simulate(s, &(struct schedule_cost){1, 1, 1, 0, NULL, NULL, 0}, &t);
     schedule_svg(s, &t, &svg);
     int boxes = 0;
     for (const char *p = str_text(&svg); (p = strstr(p, "<title>")); p++) boxes++;
@@ -388,7 +388,7 @@ static void test_idle_and_axis(void **state)
             struct schedule_timeline t;
             struct str svg = {0};
             double tick[64], idle[64], sum = 0;
-            schedule_simulate(s, &(struct schedule_cost){2 * unit[u], 3 * unit[u], unit[u], unit[u] / 4, NULL, NULL},
+            schedule_simulate(s, &(struct schedule_cost){2 * unit[u], 3 * unit[u], unit[u], unit[u] / 4, NULL, NULL, 0},
                               &t);
             schedule_svg(s, &t, &svg);
             for (int r = 0; r < p; r++) sum += t.idle[r];
@@ -419,7 +419,7 @@ static void test_uneven_idle(void **state)
                        "rank 1: 1F0 2F0 3F0 3BW0 2BW0 1BW0\n";
     if (schedule_parse(&s, text, "text", &e)) fail_msg("%s", e.text);
     assert_int_equal(schedule_check(s, NULL, &e), OK);
-    schedule_simulate(s, &(struct schedule_cost){1, 1, 1, 0, NULL, NULL}, &t);
+    schedule_simulate(s, &(struct schedule_cost){1, 1, 1, 0, NULL, NULL, 0}, &t);
     near(t.idle[0] + t.ideal / 3, t.makespan); /* a third of the work of the other */
     near(t.idle[1], t.makespan - t.ideal);
     schedule_svg(s, &t, &svg);
@@ -427,7 +427,7 @@ static void test_uneven_idle(void **state)
     assert_true(idle[0] > idle[1]);
     schedule_timeline_fini(&t);
     str_clear(&svg);
-    schedule_simulate(s, &(struct schedule_cost){0, 0, 0, 0, NULL, NULL}, &t);
+    schedule_simulate(s, &(struct schedule_cost){0, 0, 0, 0, NULL, NULL, 0}, &t);
     schedule_svg(s, &t, &svg);
     assert_true(str_ends(str_text(&svg), "</svg>\n") && !strstr(str_text(&svg), "nan"));
     schedule_timeline_fini(&t);

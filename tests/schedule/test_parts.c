@@ -38,15 +38,15 @@ static void model_init(struct model *m, int n_stages, int first_stage, int step,
     for (int s = 0; s < n_stages; s++) {
         for (int k = 0; k < UNITS; k++) m->unit_stage[UNITS * s + k] = first_stage + s * step;
         int u = UNITS * s, w = split_w ? ACTION_W : ACTION_B;
-        const struct part_use use[USES] = {{ACTION_F, u, false, 0, 0},
-                                           {ACTION_F, u + 1, false, 1, 1},
-                                           {ACTION_F, u + 2, false, 2, 2},
-                                           {ACTION_F, u + 2, true, 2, 2},
-                                           {ACTION_B, u + 1, false, 0, 1},
-                                           {w, u + 1, true, split_w ? 0 : 1, split_w ? 0 : 1},
-                                           {w, u, true, split_w ? 1 : 2, split_w ? 1 : 2},
-                                           {ACTION_B, u, false, 2, 2},
-                                           {ACTION_F, u + 1, false, 1, 1}};
+        const struct part_use use[USES] = {{ACTION_F, u, false, false, 0, 0},
+                                           {ACTION_F, u + 1, false, false, 1, 1},
+                                           {ACTION_F, u + 2, false, false, 2, 2},
+                                           {ACTION_F, u + 2, true, false, 2, 2},
+                                           {ACTION_B, u + 1, false, false, 0, 1},
+                                           {w, u + 1, true, false, split_w ? 0 : 1, split_w ? 0 : 1},
+                                           {w, u, true, false, split_w ? 1 : 2, split_w ? 1 : 2},
+                                           {ACTION_B, u, false, false, 2, 2},
+                                           {ACTION_F, u + 1, false, false, 1, 1}};
         memcpy(m->use[s], use, sizeof use);
         m->again[s][0] = true;
         m->stage[s] = (struct stage_parts){.stage = first_stage + s * step,
@@ -115,6 +115,34 @@ static void test_pass(void **state)
     assert_string_equal(comes(&m, ONE, "0F0 0F1 0B0 0B1 0W0 0W1", &t),
                         "0F0 0F1 0REDUCE.2 0RECOMPUTE0.0 0B0.1 0B0.2 0RECOMPUTE1.0 0B1.1 0B1.2 0W0 0W1.0 0REDUCE.1 "
                         "0W1.1 0REDUCE.0");
+    str_free(&t);
+}
+
+/* A layer's norms in B, its products in W: what each phase adds leaves after it, put in or named by whole stages. */
+static void test_by_phase(void **state)
+{
+    (void)state;
+    struct part_rule rule = {.reduce = true, .temporary = true, .by_phase = true};
+    const char *want = "0F0 0REDUCE.2 0F1 0REDUCE.2 0RECOMPUTE0.0 0B0.1 0REDUCE.1 0B0.2 0RECOMPUTE1.0 0B1.1 0REDUCE.1 "
+                       "0B1.2 0W0.0 0REDUCE.1 0W0.1 0REDUCE.0 0W1.0 0REDUCE.1 0W1.1 0REDUCE.0",
+               *named = "0F0 0REDUCE 0F1 0REDUCE 0B0 0REDUCE 0B1 0REDUCE 0W0 0REDUCE 0W1 0REDUCE";
+    struct model m;
+    struct str t = {0};
+    model_init(&m, 1, 0, 1, true, rule);
+    m.use[0][USES - 1] = (struct part_use){ACTION_B, 1, true, false, 1, 1};
+    m.stage[0].n_use = USES;
+    assert_string_equal(comes(&m, ONE, "0F0 0F1 0B0 0B1 0W0 0W1", &t), want);
+    assert_string_equal(comes(&m, ONE, named, &t),
+                        "0F0 0REDUCE.2 0F1 0REDUCE.2 0RECOMPUTE0.0 0B0.1 0B0.2 0REDUCE.1 0RECOMPUTE1.0 0B1.1 0B1.2 "
+                        "0REDUCE.1 0W0 0REDUCE.0 0REDUCE.1 0W1 0REDUCE.0 0REDUCE.1");
+    assert_string_equal(comes(&m, ONE, "0F0 0REDUCE 0F1 0REDUCE 0B0 0B1 0REDUCE 0W0 0REDUCE 0W1 0REDUCE", &t),
+                        "rank 0, action 8 (0B1.1): the gradient of unit 1 (layer ...) that action 5 (0B0.1) completed "
+                        "is still there: REDUCE comes first");
+    assert_string_equal(comes(&m, ONE,
+                              "0F0 0REDUCE 0F1 0REDUCE 0B0 0REDUCE 0REDUCE 0B1 0REDUCE 0W0 0REDUCE 0W1 "
+                              "0REDUCE",
+                              &t),
+                        "rank 0, action 8 (0REDUCE.0): no gradient of unit 0 (embed ...) was made before");
     str_free(&t);
 }
 
@@ -414,8 +442,9 @@ static void test_join(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pass),    cmocka_unit_test(test_update), cmocka_unit_test(test_written),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_damage), cmocka_unit_test(test_join),
+        cmocka_unit_test(test_pass),    cmocka_unit_test(test_by_phase), cmocka_unit_test(test_update),
+        cmocka_unit_test(test_written), cmocka_unit_test(test_refused),  cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_coded.c: gradients that travel encoded (state/coded.h) against a literal reference, to the bit: every codec,
- * zero level, several degrees of dp_shard and dp_replicate, one and several contributions per step, with numbers that
- * are not finite among them. The reference knows ranks, rows and columns, and no message. */
+/* test_coded.c: gradients that travel encoded (state/coded.h), or as they are, against a literal reference, to the bit:
+ * every codec, zero level, several degrees of dp_shard and dp_replicate, one and several contributions per step, with
+ * numbers that are not finite among them. The reference knows ranks, rows and columns, and no message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +19,10 @@ enum { ROUNDS = 2 };
 struct trial {
     struct config *c;
     int shard, replicate;
-    bool bad;  /* some numbers are not finite */
-    bool each; /* contributions are added over ranks one by one */
+    bool bad;   /* some numbers are not finite */
+    bool each;  /* contributions are added over ranks one by one */
+    bool apart; /* a unit leaves in two goes, every second parameter in each */
+    bool *leaves[2];
     float *want;
     char wrong[160];
 };
@@ -37,7 +39,7 @@ static float number(const struct trial *t, int who, int round, int param, int64_
 /* ---- the reference ---- */
 static void through(enum codec c, const struct param *p, float *x)
 {
-    if (p->nd < 2) return;
+    if (p->nd < 2 || c == CODEC_KEPT) return;
     struct codec_rows rows = {p->numel / p->n[p->nd - 1], p->n[p->nd - 1], 0};
     float *y = xmalloc(to_size(p->numel) * sizeof *y);
     codec_defined(c, x, &rows, y);
@@ -103,7 +105,13 @@ static void contribute(const struct trial *t, struct engine *g, int who, int rou
                 to[k] = temporary || !round ? v : to[k] + v;
             }
         }
-        if (temporary || round == ROUNDS - 1) exchange_reduce(x, u, temporary ? 0 : -1, round == ROUNDS - 1);
+        bool last = round == ROUNDS - 1;
+        if (temporary && t->apart) {
+            exchange_reduce(x, u, 0, t->leaves[0], false);
+            exchange_slot_free(x, 0);
+        }
+        if (temporary) exchange_reduce(x, u, 0, t->apart ? t->leaves[1] : NULL, last);
+        else if (last) exchange_reduce(x, u, -1, NULL, true);
     }
 }
 
@@ -138,6 +146,9 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     const struct ranks *r = &at.ranks;
     CHECK(store_reduces_each(&g->store) == t.each, "the reference adds in another order");
     int who = (r->replicate ? comm_rank(r->replicate) : 0) * t.shard + (r->shard ? comm_rank(r->shard) : 0);
+    struct buffer *grads = &g->store.array[STORE_GRAD].buf; /* another step's: nothing is added to them */
+    stream_sync(g->stream);
+    memset(device_here(grads->p), 0xff, grads->bytes);
     exchange_step_begin(&g->exchange);
     for (int round = 0; round < ROUNDS; round++) contribute(&t, g, who, round);
     exchange_reduce_finish(&g->exchange);
@@ -164,15 +175,21 @@ static void one(const char *codec, int shard, int replicate, int zero, bool step
     struct trial t = {.c = &c, .shard = shard, .replicate = replicate, .bad = bad, .each = shard > 1 && !step};
     model_declare(&c.model, NULL, &p);
     t.want = xcalloc(to_size(p.numel), sizeof *t.want);
+    t.apart = (zero + shard / 2) % 4 < 2;
+    for (int k = 0; k < 2; k++) {
+        t.leaves[k] = xcalloc(to_size(p.n), sizeof *t.leaves[k]);
+        for (int i = k; i < p.n; i += 2) t.leaves[k][i] = true;
+    }
     reference(&t, &p);
     struct comm_config cc = config_comm(&c);
     if (comm_run_local(shard * replicate, &cc, rank_main, &t, &e)) fail_msg("%s: %s", keys, e.text);
+    for (int k = 0; k < 2; k++) xfree(t.leaves[k]);
     xfree(t.want);
     param_table_free(&p);
     arena_free(a);
 }
 
-static const char *const codecs[] = {"bf16", "fp8", "fp8-e5m2", "int8"};
+static const char *const codecs[] = {"bf16", "fp8", "fp8-e5m2", "int8", "kept"};
 
 static void sums_are_the_references(void **state)
 {
@@ -180,7 +197,7 @@ static void sums_are_the_references(void **state)
     static const int degrees[][2] = {{2, 1}, {3, 1}, {5, 1}, {8, 1}, {2, 2}, {3, 2}, {1, 3}, {1, 8}};
     for (int i = 0; i < 8; i += CASE_STRIDE)
         for (int zero = 0; zero <= (degrees[i][0] > 1 ? 3 : 0); zero++)
-            for (int k = 0; k < 4; k++) one(codecs[k], degrees[i][0], degrees[i][1], zero, (zero + k + i) % 2, false);
+            for (int k = 0; k < 5; k++) one(codecs[k], degrees[i][0], degrees[i][1], zero, (zero + k + i) % 2, false);
 }
 
 /* On every rank that is given the sum: in a block all of it, or the number alone (bf16). */

@@ -3,6 +3,8 @@
 #include "run/toy.h"
 
 #include "base/thread.h"
+#include "device/device.h"
+#include "state/packed.h"
 #include "state/store.h"
 
 static int add(struct param_table *t, const char *name, int64_t rows, int64_t cols, enum param_init init)
@@ -167,6 +169,81 @@ static void test_compute_copy_is_the_cast_master(void **state)
     }
 }
 
+/* ---- packed matrices ---- */
+enum { PACKED_ROWS = 21, PACKED_COLS = 200 };
+
+struct numbers {
+    float v[PACKED_ROWS * PACKED_COLS];
+};
+
+static int read_numbers(void *ctx, int64_t first, int64_t n, float *out, struct err *e)
+{
+    const struct numbers *x = ctx;
+    (void)e;
+    memcpy(out, x->v + first * PACKED_COLS, (size_t)(n * PACKED_COLS) * sizeof *out);
+    return OK;
+}
+
+/* What comes back of a matrix is each number as near as its block's codes allow: half of the widest gap of nf4 (0.31 of
+ * the largest), of mxfp4's (2 of scales of which the largest has more than 3). And rows and norms beside it are theirs.
+ */
+static void test_packed_matrices_come_back(void **state)
+{
+    (void)state;
+    static struct numbers x;
+    static float back[PACKED_ROWS * PACKED_COLS];
+    for (int kind = PACKING_NF4; kind < PACKING_N; kind++) {
+        const int64_t block = packing_row((enum packing)kind)->block;
+        struct param_table t = {0};
+        struct device *d;
+        struct store s;
+        struct kernel_table k;
+        struct stream *st;
+        struct buffer to;
+        struct err e = {0};
+        add(&t, "layers.0.norm.weight", 64, 0, INIT_ONES);
+        int at = add(&t, "layers.0.a.weight", PACKED_ROWS, PACKED_COLS, INIT_NORMAL);
+        add(&t, "layers.0.router.weight", PACKED_ROWS, PACKED_COLS, INIT_NORMAL);
+        for (int i = 0; i < t.n; i++) {
+            t.p[i].frozen = true;
+            t.p[i].stepped = false;
+            if (t.p[i].nd == 2) t.p[i].group = PARAM_MATRICES; /* as those of layers are */
+        }
+        assert_int_equal(packed_mark(&t, (enum packing)kind, &e), OK);
+        assert_true(t.p[at].packed && !t.p[0].packed && !t.p[at + 1].packed);
+        for (int i = 0; i < PACKED_ROWS * PACKED_COLS; i++)
+            x.v[i] = (float)(i * 7919 % 10007 - 5003) * (i % 5 ? 1e-4f : 2e-6f) * (float)(1 + i / PACKED_COLS % 4);
+        assert_int_equal(device_cpu_new(&d, 2, &e), OK);
+        assert_int_equal(kernel_table_init(&k, "auto", 2, false, &e), OK);
+        assert_int_equal(store_new(&s, &t, d, DT_F32, true, moments, 2, &e), OK);
+        assert_int_equal(stream_new(&st, d, "test", &e), OK);
+        assert_int_equal(buffer_new(&to, d, MEM_SCRATCH, sizeof back, &e), OK);
+        kernel_on(st, &k);
+        assert_int_equal(packed_fill(&s, st, at, read_numbers, &x, &e), OK);
+        packed_bring(&s, st, at, to.p);
+        device_to_host(st, back, &to, 0, sizeof back);
+        stream_sync(st);
+        for (int64_t r = 0; r < PACKED_ROWS; r++)
+            for (int64_t c = 0; c < PACKED_COLS; c++) {
+                int64_t from = c / block * block, end = from + block < PACKED_COLS ? from + block : PACKED_COLS;
+                float largest = 0, was = x.v[r * PACKED_COLS + c], is = back[r * PACKED_COLS + c];
+                for (int64_t j = from; j < end; j++) largest = fmaxf(largest, fabsf(x.v[r * PACKED_COLS + j]));
+                if (fabsf(was - is) > (kind == PACKING_NF4 ? 0.17f : 0.34f) * largest)
+                    fail_msg("%s: row %d, column %d: %g came back as %g, largest %g",
+                             packing_row((enum packing)kind)->name, (int)r, (int)c, (double)was, (double)is,
+                             (double)largest);
+            }
+        x.v[7 * PACKED_COLS + 5] = NAN;
+        assert_int_equal(packed_fill(&s, st, at, read_numbers, &x, &e), ERR_REQUEST);
+        assert_non_null(strstr(e.text, "not finite (row 7, column 5)"));
+        buffer_free(&to);
+        store_free(&s);
+        stream_free(st);
+        device_free(d);
+        param_table_free(&t);
+    }
+}
+
 static size_t bytes_of(int64_t n, enum dtype dtype, bool training, size_t now[MEM_N])
 {
     struct param_table t = {0};
@@ -208,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_init_is_a_function_of_seed_name_index),
         cmocka_unit_test(test_compute_copy_is_the_cast_master),
+        cmocka_unit_test(test_packed_matrices_come_back),
         cmocka_unit_test(test_bytes_per_parameter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

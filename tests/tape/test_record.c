@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors of shape and of mesh type are found while recording, on one rank, with the operation, the tensor and the
  * axis in the text; every collective that is left out of a block is found, and every wrong layout of a parameter. */
+#include "nn/decode.h"
 #include "run/toy.h"
 
 #include "tape/program.h"
@@ -102,8 +103,25 @@ static void test_shapes(void **state)
     t = tape_new();
     tid q = x_input(t);
     struct attention_attrs s = {.batch = 1, .seq = T, .heads = 3, .kv_heads = 2, .head_dim = 4, .causal = true};
-    op_attention(t, q, q, q, TID_NONE, s, "attend");
+    op_attention(t, q, q, q, TID_NONE, TID_NONE, s, "attend");
     check_status(t, (const char *[]){"attention 'attend'", NULL});
+}
+
+/* A loss over the input of its stage, or over rows of it, would lose the gradient that goes to the stage before. */
+static void test_loss_of_a_stages_input(void **state)
+{
+    (void)state;
+    for (int between = 0; between < 2; between++) {
+        struct tape *t = tape_new();
+        tid x = tape_stage_in(t, "in", 0, 3, DT_F32, 2, shape_TD, tokens_type()), w = weight(t, "w", shape_FD, SPMD_I);
+        if (between) x = op_act(t, x, ACT_GELU, "gelu");
+        tape_segment_begin(t, SEGMENT_LOSS);
+        tid y = op_linear(t, tape_rows(t, x, 0, 3), w, TID_NONE, "logits");
+        op_xent(t, y, tape_input(t, "targets", 5, DT_I32, 1, (int64_t[]){3}, tokens_type()), 6, "loss");
+        tape_segment_end(t);
+        check_status(t,
+                     between ? NULL : (const char *[]){"linear 'logits'", "the stage's input itself", "in[0:3]", NULL});
+    }
 }
 
 /* The first error stays; what comes after it records nothing. */
@@ -137,12 +155,21 @@ static struct tape *record_model(const struct model_config *c, const struct para
 {
     struct tape *t = tape_new();
     struct par par = par_single();
+    if (mode == MODEL_DECODE) {
+        model_record_decode(t, c, p, &par,
+                            &(struct decode_shape){.dtype = DT_F32,
+                                                   .tokens = 9,
+                                                   .wanted = 3,
+                                                   .cache_rows = 48,
+                                                   .sequences = 2,
+                                                   .most = 3});
+        return t;
+    }
     model_record(t, c, p, &par,
                  &(struct model_shape){.mode = mode,
                                        .dtype = DT_F32,
-                                       .batch = mode == MODEL_DECODE ? 1 : 2,
+                                       .batch = 2,
                                        .seq = 9,
-                                       .cache_rows = 24,
                                        .recompute = {recompute ? AGAIN_ALL : 0, 0},
                                        .loss_rows = loss_rows});
     return t;
@@ -303,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_forgotten_collectives),
         cmocka_unit_test(test_data_axes),
         cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_loss_of_a_stages_input),
         cmocka_unit_test(test_sticky),
         cmocka_unit_test(test_every_wrong_layout),
         cmocka_unit_test(test_all_programs),

@@ -2,7 +2,9 @@
 /* Experts in rounds over a small buffer, beside one buffer for the worst choice: the same layout, the same bits of
  * every gradient, updated value and loss, in more rounds and fewer bytes, as planned. Every token of most sequences is
  * the same word, so all of them go to the same experts. Where the buffer is smaller than what a product sums at a time,
- * sums are rounded otherwise: then all layouts are held against one rank. */
+ * sums are rounded otherwise: then all layouts are held against one rank. And experts whose microbatches cp shares out,
+ * beside the layout without: the same bits of the experts' gradients, so the same blocks, scales, codes and words of
+ * chance. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,14 +66,16 @@ static void run(struct outcome *o, const struct config *c)
     xfree(unseen);
 }
 
-static void same(const char *what, const float *got, const float *want, const struct config *c, int64_t n)
+/* Of the parameters whose names have `part` in them. */
+static void same(const char *what, const char *part, const float *got, const float *want, const struct config *c,
+                 int64_t n)
 {
     struct param_table p = {0};
     model_declare(&c->model, NULL, &p);
     for (int i = 0; i < p.n; i++)
-        for (int64_t k = 0; k < p.p[i].numel && p.p[i].offset + k < n; k++)
+        for (int64_t k = 0; strstr(p.p[i].name, part) && k < p.p[i].numel && p.p[i].offset + k < n; k++)
             if (got[p.p[i].offset + k] != want[p.p[i].offset + k])
-                fail_msg("%s of %s, element %" PRId64 ": %.9g, in one round %.9g", what, p.p[i].name, k,
+                fail_msg("%s of %s, element %" PRId64 ": %.9g, wanted %.9g", what, p.p[i].name, k,
                          (double)got[p.p[i].offset + k], (double)want[p.p[i].offset + k]);
     param_table_free(&p);
 }
@@ -100,6 +104,8 @@ static const char *const toy[] = {"model.layers=2",    "model.hidden=20",
         "model.moe.first_dense=1", "model.ffn=28", "model.moe.score=sigmoid", "model.mla.kv_rank=10",                  \
         "model.mla.nope_dim=6", "model.mla.rope_dim=4", "model.mla.value_dim=7"
 
+#define EXPERTS_IN(recipe) "precision.layers={\"*.experts.*\": " recipe "}"
+
 static const struct {
     int ranks;
     const char *keys[MAX_KEYS];
@@ -113,6 +119,17 @@ static const struct {
      {MIXTRAL, "parallel.ep=2", "parallel.tp=2", "batch.global=8", "memory.recompute=full",
       "precision.layers={\"*.experts.*\": fp8-delayed}", "parallel.zero=2"}},
     {2, {MIXTRAL, "parallel.ep=2", "parallel.cp=2", "batch.global=8", "batch.micro=8", "precision.recipe=fp8-delayed"}},
+    /* scales of an expert's rows of a microbatch: rounds end between those */
+    {2, {MIXTRAL, EXPERTS_IN("fp8-current"), "parallel.ep=2", "batch.global=16", "memory.recompute=full"}},
+    {2,
+     {MIXTRAL, EXPERTS_IN("nvfp4"), "parallel.ep=2", "parallel.tp=2", "parallel.etp=1", "batch.global=8",
+      "precision.keep_weights=true"}},
+    {2, {DEEPSEEK, EXPERTS_IN("mxfp8"), "parallel.ep=2", "batch.global=16", "parallel.zero=3"}},
+    {2, {MIXTRAL, EXPERTS_IN("fp8-block"), "precision.block_scale=fp32", "parallel.ep=2", "batch.global=8"}},
+    {2, {MIXTRAL, EXPERTS_IN("nvfp4"), "parallel.ep=2", "parallel.cp=2", "batch.global=12", "batch.micro=6"}},
+    {4,
+     {MIXTRAL, EXPERTS_IN("fp8-current"), "parallel.ep=2", "parallel.tp=4", "parallel.etp=2", "batch.global=8",
+      "memory.recompute=experts"}},
     {4, {MIXTRAL, "parallel.ep=4", "batch.global=16", "parallel.zero=1"}},
     {4,
      {DEEPSEEK, "model.layers=3", "parallel.pp_layers=[2, 1]", "parallel.ep=2", "parallel.pp=2",
@@ -148,12 +165,64 @@ static void test_same_bits(void **state)
             if (got.loss[s] != want.loss[s])
                 fail_msg("layout %zu: loss %.17g, in one round %.17g", i, got.loss[s], want.loss[s]);
         assert_true(got.eval_loss == want.eval_loss);
-        same("gradient", got.grad, want.grad, &one, want.numel);
-        same("value", got.value, want.value, &one, want.numel);
+        char what[48];
+        snprintf(what, sizeof what, "layout %zu: gradient", i);
+        same(what, "", got.grad, want.grad, &one, want.numel);
+        same("value", "", got.value, want.value, &one, want.numel);
         outcome_fini(&want);
         outcome_fini(&got);
         arena_free(a);
     }
+}
+
+/* Attention by heads gives every row the bits that it has without cp, so the experts of a model of one layer are asked
+ * the same. */
+static void test_cp_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const small[] = {"model.layers=1",
+                                        "model.hidden=64",
+                                        "model.heads=4",
+                                        "model.vocab=67",
+                                        "model.ffn=64",
+                                        "run.threads=1",
+                                        "comm.timeout_s=60",
+                                        "batch.global=12",
+                                        "model.seq_len=71",
+                                        "model.family=mixtral",
+                                        "model.kv_heads=4",
+                                        "model.moe.experts=4",
+                                        "parallel.cp_algorithm=all_to_all",
+                                        "batch.micro=6",
+                                        NULL};
+    static const struct {
+        int without, with; /* ranks */
+        const char *keys[3], *more[3];
+    } layouts_of_cp[] =
+        {{1, 2, {"parallel.ep=1"}, {"parallel.cp=2", "parallel.ep=2"}},
+         {2, 4, {"parallel.dp_shard=2", "parallel.ep=2"}, {"parallel.cp=2", "parallel.ep=4"}},
+         {2, 4, {"parallel.tp=2", "parallel.etp=1", "parallel.ep=2"}, {"parallel.cp=2", "parallel.ep=4"}}};
+    static const char *const recipes[] = {EXPERTS_IN("nvfp4"), EXPERTS_IN("mxfp8"), EXPERTS_IN("fp8-block")};
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+        for (size_t k = 0; k < sizeof layouts_of_cp / sizeof *layouts_of_cp; k++) {
+            if ((i + k) % CASE_STRIDE) continue;
+            struct arena *a = arena_new();
+            struct config one, cp;
+            struct outcome want, got;
+            const char *keys[MAX_KEYS] = {recipes[i]};
+            memcpy(keys + 1, layouts_of_cp[k].keys, sizeof layouts_of_cp[k].keys);
+            load(&one, a, layouts_of_cp[k].without, small, keys, "moe.buffer=0", "moe.buffer_least=1");
+            int n = 0;
+            while (keys[n]) n++;
+            memcpy(keys + n, layouts_of_cp[k].more, sizeof layouts_of_cp[k].more);
+            load(&cp, a, layouts_of_cp[k].with, small, keys, "moe.buffer=0", "moe.buffer_least=1");
+            run(&want, &one);
+            run(&got, &cp);
+            same(arena_printf(a, "%s, layout %zu", recipes[i], k), ".experts.", got.grad, want.grad, &one, want.numel);
+            outcome_fini(&want);
+            outcome_fini(&got);
+            arena_free(a);
+        }
 }
 
 /* A buffer of a few rows, cut anywhere: every layout of three ranks, with a capacity and without. */
@@ -244,6 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_cp_changes_nothing),
         cmocka_unit_test(test_few_rows),
         cmocka_unit_test(test_mean),
     };

@@ -22,4 +22,4 @@ int crew_open_mpi(struct crew **out, int *rank, struct err *e)
     return err_set(e, ERR_REQUEST, "this tutti was built without MPI; ranks as threads: tutti train CONFIG -n RANKS");
 }
 
-void crew_close(struct crew *c) { (void)c; }
+void crew_close(struct crew *c, int status) { (void)c, (void)status; }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* act_body.h: ACT over vec.h: gelu (both forms) and swiglu, forward and backward.
+/* act_body.h: ACT over vec.h: gelu (both forms), swiglu, geglu and tanh, soft caps, forward and backward.
  *
- * Both are x times a logistic function, since (1 + tanh u)/2 = s(2u): one exponential and one division per element,
+ * All follow from a logistic function, since (1 + tanh u)/2 = s(2u): one exponential and one division per element,
  * no cancellation for very negative x. With s = s(z):
  *     gelu   z = 2 sqrt(2/pi) (x + 0.044715 x^3),  y = x s,      y' = s + x s (1-s) z'
  *     swiglu z = gate,                             y = z s up,   dgate = dy up s (1 + z (1-s)),  dup = dy z s
+ *     clamped  z = 1.702 g,  y = g s (u + 1),     dgate = dy (u + 1) s (1 + z (1-s)),  dup = dy g s, 0 where clamped
+ *     tanh   z = 2x,                               y = s - (1-s),     y' = 4 s (1-s)
  * 1-s is e^-z s, which keeps its digits when s is near 1. Cost: about 20 instructions per vector; in bf16 the
  * exponential, not memory, sets the pace.
  *
@@ -17,6 +19,7 @@
 #ifndef TUTTI_KERNEL_CPU_ACT_BODY_H
 #define TUTTI_KERNEL_CPU_ACT_BODY_H
 
+#include "kernel/cpu/tanh_body.h"
 #include "kernel/cpu/vec_rows.h"
 
 struct logistic {
@@ -64,47 +67,141 @@ VEC_INLINE vf gelu_erf_slope(vf x)
     return vf_fma(x, n.here, n.below);
 }
 
-VEC_INLINE void act_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+VEC_INLINE vf tanh_of(vf x)
+{
+    struct logistic l = logistic(x + x);
+    return l.s - l.rest;
+}
+
+/* Of ACT_CLAMPED: gate at most the limit, up within it. */
+struct clamped {
+    vf gate, up;
+};
+VEC_INLINE struct clamped clamped(vf gate, vf up, float limit)
+{
+    vf top = vf_set(limit), low = vf_set(-limit);
+    struct clamped c = {vf_pick(vf_gt(gate, top), top, gate), vf_pick(vf_gt(up, top), top, up)}; /* NaN passes */
+    c.up = vf_pick(vf_gt(low, c.up), low, c.up);
+    return c;
+}
+VEC_INLINE vf clamped_value(vf gate, vf up, float limit)
+{
+    struct clamped c = clamped(gate, up, limit);
+    return c.gate * logistic(vf_set(ACT_CLAMPED_SLOPE) * c.gate).s * (c.up + vf_set(1.0f));
+}
+/* Gradients of gate and up per dy. */
+VEC_INLINE struct clamped clamped_slope(vf gate, vf up, float limit)
+{
+    struct clamped c = clamped(gate, up, limit);
+    vf z = vf_set(ACT_CLAMPED_SLOPE) * c.gate, none = vf_zero();
+    struct logistic l = logistic(z);
+    vf d_gate = (c.up + vf_set(1.0f)) * l.s * vf_fma(z, l.rest, vf_set(1.0f)), d_up = c.gate * l.s;
+    d_gate = vf_pick(vf_gt(gate, vf_set(limit)), none, d_gate);
+    d_up = vf_pick(vf_gt(up, vf_set(limit)), none, vf_pick(vf_gt(vf_set(-limit), up), none, d_up));
+    return (struct clamped){d_gate, d_up};
+}
+
+/* One vector of gate (or of all that goes in): its value, and its slope. The kind is a constant where this is called,
+ * so that each has a loop of its own. */
+VEC_INLINE vf act_value(enum act_kind kind, vf a, float cap)
+{
+    if (kind == ACT_SWIGLU) return a * logistic(a).s;
+    if (kind == ACT_GELU_ERF) return a * normal_at(a).below;
+    if (kind == ACT_GELU_QUICK) return a * logistic(vf_set(ACT_CLAMPED_SLOPE) * a).s;
+    if (kind == ACT_TANH) return tanh_of(a);
+    if (kind == ACT_CAP) return vf_set(cap) * v_tanh(a * vf_set(1.0f / cap));
+    return gelu(a);
+}
+VEC_INLINE vf act_slope(enum act_kind kind, vf a, float cap)
+{
+    if (kind == ACT_GELU_ERF) return gelu_erf_slope(a);
+    if (kind == ACT_GELU_QUICK) {
+        vf z = vf_set(ACT_CLAMPED_SLOPE) * a;
+        struct logistic l = logistic(z);
+        return l.s * vf_fma(z, l.rest, vf_set(1.0f));
+    }
+    if (kind == ACT_TANH) {
+        struct logistic l = logistic(a + a);
+        return vf_set(4.0f) * l.s * l.rest;
+    }
+    if (kind == ACT_CAP) {
+        vf th = v_tanh(a * vf_set(1.0f / cap));
+        return vf_fma(vf_zero() - th, th, vf_set(1.0f));
+    }
+    return gelu_slope(a);
+}
+
+VEC_INLINE void act_fwd_kind(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t, enum act_kind kind)
 {
     int64_t n = view_cols(&c->out[0]);
-    bool gated = at_act(&c->at)->kind == ACT_SWIGLU, by_erf = at_act(&c->at)->kind == ACT_GELU_ERF;
+    float cap = at_act(&c->at)->cap;
     for (int64_t r = lo; r < hi; r++) {
         const void *x = row_at(&c->in[0], r);
         void *y = row_at(&c->out[0], r);
         for (int64_t i = 0; i < n; i += VL) {
             int k = v_count(n - i);
-            vf a = v_get(x, i, k, t);
-            if (gated) v_put(y, i, k, t, a * logistic(a).s * v_get(x, n + i, k, t));
-            else if (by_erf) v_put(y, i, k, t, a * normal_at(a).below);
-            else v_put(y, i, k, t, gelu(a));
+            if (kind == ACT_CLAMPED) {
+                v_put(y, i, k, t, clamped_value(v_get(x, i, k, t), v_get(x, n + i, k, t), cap));
+                continue;
+            }
+            vf a = act_value(kind, v_get(x, i, k, t), cap);
+            if (act_gated(kind)) a *= v_get(x, n + i, k, t);
+            v_put(y, i, k, t, a);
         }
     }
 }
+#define ACT_EACH(call, ...)                                                                                            \
+    do {                                                                                                               \
+        switch (at_act(&c->at)->kind) {                                                                                \
+        case ACT_SWIGLU: call(__VA_ARGS__, ACT_SWIGLU); break;                                                         \
+        case ACT_GEGLU: call(__VA_ARGS__, ACT_GEGLU); break;                                                           \
+        case ACT_GELU_ERF: call(__VA_ARGS__, ACT_GELU_ERF); break;                                                     \
+        case ACT_GELU_QUICK: call(__VA_ARGS__, ACT_GELU_QUICK); break;                                                 \
+        case ACT_TANH: call(__VA_ARGS__, ACT_TANH); break;                                                             \
+        case ACT_CAP: call(__VA_ARGS__, ACT_CAP); break;                                                               \
+        case ACT_CLAMPED: call(__VA_ARGS__, ACT_CLAMPED); break;                                                       \
+        default: call(__VA_ARGS__, ACT_GELU);                                                                          \
+        }                                                                                                              \
+    } while (0)
+VEC_INLINE void act_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    ACT_EACH(act_fwd_kind, c, lo, hi, t);
+}
 VEC_ROW_KERNEL(act_fwd)
 
-VEC_INLINE void act_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+VEC_INLINE void act_bwd_kind(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t, enum act_kind kind)
 {
-    bool gated = at_act(&c->at)->kind == ACT_SWIGLU, by_erf = at_act(&c->at)->kind == ACT_GELU_ERF;
-    int64_t n = view_cols(&c->in[0]) / (gated ? 2 : 1);
+    int64_t n = view_cols(&c->in[0]) / (act_gated(kind) ? 2 : 1);
+    float cap = at_act(&c->at)->cap;
     for (int64_t r = lo; r < hi; r++) {
         const void *x = row_at(&c->in[0], r), *dy = row_at(&c->dout[0], r), *acc = row_or_null(&c->acc[0], r);
         void *dx = row_at(&c->din[0], r);
         for (int64_t i = 0; i < n; i += VL) {
             int k = v_count(n - i);
             vf a = v_get(x, i, k, t), g = v_get(dy, i, k, t), d;
-            if (gated) {
+            if (kind == ACT_SWIGLU) {
                 struct logistic l = logistic(a);
                 vf dup = g * a * l.s + v_get_or_zero(acc, n + i, k, t);
                 d = g * v_get(x, n + i, k, t) * l.s * vf_fma(a, l.rest, vf_set(1.0f));
                 v_put(dx, n + i, k, t, dup);
-            } else if (by_erf) {
-                d = g * gelu_erf_slope(a);
+            } else if (kind == ACT_CLAMPED) {
+                struct clamped by = clamped_slope(a, v_get(x, n + i, k, t), cap);
+                v_put(dx, n + i, k, t, g * by.up + v_get_or_zero(acc, n + i, k, t));
+                d = g * by.gate;
+            } else if (kind == ACT_GEGLU) {
+                vf dup = g * gelu(a) + v_get_or_zero(acc, n + i, k, t);
+                d = g * v_get(x, n + i, k, t) * gelu_slope(a);
+                v_put(dx, n + i, k, t, dup);
             } else {
-                d = g * gelu_slope(a);
+                d = g * act_slope(kind, a, cap);
             }
             v_put(dx, i, k, t, d + v_get_or_zero(acc, i, k, t));
         }
     }
+}
+VEC_INLINE void act_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    ACT_EACH(act_bwd_kind, c, lo, hi, t);
 }
 VEC_ROW_KERNEL(act_bwd_in)
 

@@ -10,9 +10,10 @@
 #include "kernel/cpu/philox_body.h"
 #include "kernel/cpu/vec_rows.h"
 
-/* One row: y = a + dropout(b), or dropout(b) when a is NULL. Any of the three may be the same memory. */
+/* One row: y = a + times dropout(b), or that alone when a is NULL; times 0 is 1. Any of the three may be the same
+ * memory. */
 VEC_INLINE void dropout_row(void *y, const void *a, const void *b, int64_t n, struct mask *m, uint64_t first,
-                            enum dtype t)
+                            float times, enum dtype t)
 {
     for (int64_t begin = 0; begin < n; begin += MASK_CHUNK) {
         int64_t end = begin + MASK_CHUNK < n ? begin + MASK_CHUNK : n;
@@ -21,6 +22,7 @@ VEC_INLINE void dropout_row(void *y, const void *a, const void *b, int64_t n, st
             int k = v_count(end - i);
             vf v = v_get(b, i, k, t);
             if (words) v = mask_apply(m, words + (i - begin), v);
+            if (times != 0) v *= times;
             if (a) v += v_get(a, i, k, t);
             v_put(y, i, k, t, v);
         }
@@ -40,7 +42,7 @@ VEC_INLINE void add_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi
     mask_init(&m, at_dropout(&c->at), c->step);
     for (int64_t r = lo; r < hi; r++)
         dropout_row(row_at(&c->out[0], r), row_at(&c->in[0], r), row_at(&c->in[1], r), view_cols(main_view(c)), &m,
-                    m.threshold ? mask_first(c, r) : 0, t);
+                    m.threshold ? mask_first(c, r) : 0, at_dropout(&c->at)->times, t);
 }
 VEC_ROW_KERNEL(add_fwd)
 
@@ -50,7 +52,7 @@ VEC_INLINE void dropout_fwd_rows(const struct kernel_call *c, int64_t lo, int64_
     mask_init(&m, at_dropout(&c->at), c->step);
     for (int64_t r = lo; r < hi; r++)
         dropout_row(row_at(&c->out[0], r), NULL, row_at(&c->in[0], r), view_cols(main_view(c)), &m,
-                    m.threshold ? mask_first(c, r) : 0, t);
+                    m.threshold ? mask_first(c, r) : 0, 0, t);
 }
 VEC_ROW_KERNEL(dropout_fwd)
 
@@ -60,7 +62,7 @@ VEC_INLINE void dropout_bwd_in_rows(const struct kernel_call *c, int64_t lo, int
     mask_init(&m, at_dropout(&c->at), c->step);
     for (int64_t r = lo; r < hi; r++)
         dropout_row(row_at(&c->din[0], r), row_or_null(&c->acc[0], r), row_at(&c->dout[0], r), view_cols(main_view(c)),
-                    &m, m.threshold ? mask_first(c, r) : 0, t);
+                    &m, m.threshold ? mask_first(c, r) : 0, 0, t);
 }
 VEC_ROW_KERNEL(dropout_bwd_in)
 
@@ -83,7 +85,7 @@ VEC_INLINE void add_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t
         const void *dy = row_at(&c->dout[0], r);
         if (c->din[1].p)
             dropout_row(row_at(&c->din[1], r), row_or_null(&c->acc[1], r), dy, n, &m,
-                        m.threshold ? mask_first(c, r) : 0, t);
+                        m.threshold ? mask_first(c, r) : 0, at_dropout(&c->at)->times, t);
         if (c->din[0].p) add_row(row_at(&c->din[0], r), row_or_null(&c->acc[0], r), dy, n, t);
     }
 }

@@ -76,6 +76,7 @@ const struct kernel_slot *attention_choose(const struct kernel_call *c)
     const struct ways *w = ways;
     while (w->build && (w->build != build || w->o != o)) w++;
     CHECK(w->build, "no attention with panels of %s", o->name);
-    if (c->op == OP_ATTENTION_CACHED) return c->in[0].n[0] <= ATTN_FEW ? &w->few : &w->cached;
+    if (c->op == OP_ATTENTION_CACHED)
+        return c->in[0].n[0] <= ATTN_FEW && !at_heads(&c->at)->same_rows ? &w->few : &w->cached;
     return c->phase == KERNEL_FWD ? &w->fwd : &w->bwd;
 }

@@ -16,6 +16,7 @@
 #include "kernel/attention_heads.h"
 #include "kernel/cpu/attention.h"
 #include "kernel/cpu/philox_body.h"
+#include "kernel/cpu/tanh_body.h"
 #include "kernel/cpu/vec_rows.h"
 #include "layout/sequence.h"
 
@@ -41,6 +42,7 @@ struct attn {
     enum dtype t;                            /* of q, k, v */
     const struct view *q, *k, *v;            /* rows of sequence b: b * n_q + i, b * n_k + j */
     const struct view *out, *lse;            /* lse NULL: not wanted */
+    const struct view *sink;                 /* NULL: there is none */
     const int32_t *doc;                      /* per token of all sequences, in order; NULL: none */
     const int32_t *q_doc, *k_doc;            /* per query and per key of all sequences */
     const struct attn_span *q_span, *k_span; /* [n_qb], [n_kb] */
@@ -53,9 +55,15 @@ struct attn {
     bool causal, drop;
     bool by_key, by_query; /* backward: this pass forms dk and dv, dq */
     float scale, log2_scale;
+    float cap; /* of scores; 0: none */
 };
 
-static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+static inline float attn_sink_of(const struct view *sink, int64_t h)
+{
+    if (sink->dtype == DT_F32) return ((const float *)sink->p)[h];
+    return sink->dtype == DT_BF16 ? bf16_to_f32(((const bf16 *)sink->p)[h])
+                                  : f16_to_f32(((const uint16_t *)sink->p)[h]);
+}
 
 static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o)
 {
@@ -69,6 +77,7 @@ static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o
                      .v = &c->in[2],
                      .out = &c->out[0],
                      .lse = &c->out[1],
+                     .sink = attention_sinks(c),
                      .batch = at->batch,
                      .seq = at->seq,
                      .n_q = at->seq,
@@ -78,8 +87,9 @@ static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o
                      .a = at->head_dim,
                      .causal = at->causal,
                      .scale = at->scale,
+                     .cap = at->cap,
                      .log2_scale = at->scale * ATTN_LOG2E};
-    if (c->op != OP_ATTENTION_CACHED && c->n_in > 3) x.doc = c->in[3].p;
+    if (c->op != OP_ATTENTION_CACHED && attention_has_docs(c)) x.doc = c->in[ATTENTION_DOC].p;
     if (c->op == OP_ATTENTION_PART) {
         const struct attention_part_attrs *p = x.part = at_attention_part(&c->at);
         x.n_q = context_rows(x.seq, p->parts, p->q_first, p->q_count);
@@ -90,19 +100,6 @@ static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o
     x.bk = ATTN_BK / o->mr * o->mr;
     return x;
 }
-
-/* Scratch is handed out by bumping a pointer; with p NULL the same code counts. */
-struct carve {
-    char *p;
-    size_t used;
-};
-static void *carve(struct carve *s, size_t bytes)
-{
-    void *p = s->p ? s->p + s->used : NULL;
-    s->used += (bytes + 63) / 64 * 64;
-    return p;
-}
-static float *carve_floats(struct carve *s, int64_t n) { return carve(s, (size_t)n * sizeof(float)); }
 
 /* ---- blocks ---- */
 
@@ -154,7 +151,7 @@ static void attn_tables(struct attn *x, void *scratch)
     x->window = w > 0 && w <= x->seq ? w : (x->seq > x->n_k ? x->seq : x->n_k) + 1;
     struct attn_span *q = carve(&s, (size_t)x->n_qb * sizeof *q), *k = carve(&s, (size_t)x->n_kb * sizeof *k);
     int32_t *q_doc = NULL, *k_doc = NULL;
-    bool docs = x->part && x->c->n_in > 3;
+    bool docs = x->part && attention_has_docs(x->c);
     if (docs) {
         q_doc = carve(&s, (size_t)(x->batch * x->n_q) * sizeof *q_doc);
         k_doc = carve(&s, (size_t)(x->batch * x->n_k) * sizeof *k_doc);
@@ -257,18 +254,6 @@ VEC_INLINE vf attn_hide(const struct attn_mask *m, int64_t j, vf s)
 
 /* ---- products ---- */
 
-/* C (m x n, n whole tiles) = or += A B from panels; the panels may be deeper than `depth`. */
-static void attn_mul(const struct tile_ops *o, float *c, int64_t ldc, const void *a, size_t a_step, const void *b,
-                     size_t b_step, int64_t m, int64_t n, int64_t depth, bool add)
-{
-    int64_t pad = tile_depth(o, depth);
-    for (int64_t j = 0; j < n; j += o->nr, b = (const char *)b + b_step) {
-        const char *ai = a;
-        for (int64_t i = 0; i < m; i += o->mr, ai += a_step)
-            o->mul(c + i * ldc + j, ldc, ai, b, pad, (int)(m - i < o->mr ? m - i : o->mr), add);
-    }
-}
-
 /* One head's columns of rows `row` .. of a tensor. */
 static struct tile_src attn_rows(const struct view *v, int64_t row, int64_t head, int64_t a, bool depth_dense)
 {
@@ -288,6 +273,24 @@ VEC_INLINE void attn_zero_depth(const struct tile_ops *o, void *panels, size_t b
 {
     for (int64_t j = round_up(nk, per); j < tile_depth(o, nk); j += per)
         vi_store(attn_unit(o, panels, b_step, g, j, per), vi_set(0));
+}
+
+/* ---- soft caps: q.k of a block becomes what, times scale, is cap tanh(scale q.k / cap) ---- */
+static void attn_cap(const struct attn *x, const struct attn_block *k, float *s)
+{
+    if (x->cap <= 0) return;
+    const vf in = vf_set(x->scale / x->cap), out = vf_set(x->cap / x->scale);
+    for (int64_t j = 0; j < k->nk; j++)
+        for (int64_t i = 0; i < k->nq_pad; i += VL) {
+            float *at = s + j * ATTN_BQ + i;
+            vf_store(at, out * v_tanh(in * vf_load(at)));
+        }
+}
+/* The slope of the cap, from what is under it. */
+VEC_INLINE vf attn_cap_slope(const struct attn *x, vf s)
+{
+    vf th = s * vf_set(x->scale / x->cap);
+    return vf_fma(vf_zero() - th, th, vf_set(1.0f));
 }
 
 /* ---- dropout: the factor of every pair of a block, laid out like S^T ---- */

@@ -111,7 +111,7 @@ VEC_INLINE void attn_bwd_pair(const struct attn *x, const struct attn_bwd *w, co
                               int g, const float *factor, vf lse, vf delta, vf *p, vf *ds, enum dtype panel)
 {
     int64_t at = j * ATTN_BQ + g * VL;
-    vf s = vf_load(w->s + at) * vf_set(x->log2_scale);
+    vf raw = vf_load(w->s + at), s = raw * vf_set(x->log2_scale);
     if (mask) s = attn_hide(mask, j, s);
     vf dp = vf_load(w->dp + at);
     *p = v_exp2(s - lse, panel == DT_BF16);
@@ -122,6 +122,7 @@ VEC_INLINE void attn_bwd_pair(const struct attn *x, const struct attn_bwd *w, co
         dropped *= f;
     }
     *ds = *p * (dp - delta) * vf_set(x->scale);
+    if (x->cap > 0) *ds *= attn_cap_slope(x, raw);
     *p = dropped;
 }
 VEC_INLINE void attn_bwd_group(const struct attn *x, struct attn_bwd *w, const struct attn_block *k, int g,
@@ -160,28 +161,30 @@ static void attn_bwd_block(const struct attn *x, struct attn_bwd *w, const struc
 {
     const struct tile_ops *o = x->o;
     size_t kb = (size_t)k->kb, qb = (size_t)k->qb;
-    attn_mul(o, w->s, ATTN_BQ, w->k + kb * w->key_block, w->key_step, w->q + qb * w->q_block, w->q_step, k->nk,
-             k->nq_pad, x->a, false);
-    attn_mul(o, w->dp, ATTN_BQ, w->v + kb * w->key_block, w->key_step, w->g + qb * w->q_block, w->q_step, k->nk,
-             k->nq_pad, x->a, false);
+    tile_panels(o, w->s, ATTN_BQ, w->k + kb * w->key_block, w->key_step, w->q + qb * w->q_block, w->q_step, k->nk,
+                k->nq_pad, x->a, false);
+    attn_cap(x, k, w->s);
+    tile_panels(o, w->dp, ATTN_BQ, w->v + kb * w->key_block, w->key_step, w->g + qb * w->q_block, w->q_step, k->nk,
+                k->nq_pad, x->a, false);
     if (dropping) attn_dropout(x, k, w->factor);
     for (int g = 0; g * VL < k->nq_pad; g++) {
         if (o->panel == DT_BF16) attn_bwd_group(x, w, k, g, dropping, DT_BF16);
         else attn_bwd_group(x, w, k, g, dropping, DT_F32);
     }
     if (x->by_query)
-        attn_mul(o, w->dq + k->qb * ATTN_BQ * round_up(x->a, o->mr), ATTN_BQ, w->kt + kb * w->kt_block,
-                 tile_a_step(o, attn_keys(x, k->kb)), w->ds_right, tile_b_step(o, k->nk), x->a, k->nq_pad, k->nk, true);
+        tile_panels(o, w->dq + k->qb * ATTN_BQ * round_up(x->a, o->mr), ATTN_BQ, w->kt + kb * w->kt_block,
+                    tile_a_step(o, attn_keys(x, k->kb)), w->ds_right, tile_b_step(o, k->nk), x->a, k->nq_pad, k->nk,
+                    true);
     if (!x->by_key) return;
     struct tile_src rows = {.p = w->p_rows, .dtype = o->panel, .stride = ATTN_BQ, .depth_dense = true};
     int64_t key_rows = k->kb * x->bk * x->a_pad;
     o->pack_a(w->left, rows, k->nk, k->nq);
-    attn_mul(o, w->dv + key_rows, x->a_pad, w->left, tile_a_step(o, k->nq), w->gd + qb * w->qd_block,
-             tile_b_step(o, k->nq), k->nk, x->a_pad, k->nq, true);
+    tile_panels(o, w->dv + key_rows, x->a_pad, w->left, tile_a_step(o, k->nq), w->gd + qb * w->qd_block,
+                tile_b_step(o, k->nq), k->nk, x->a_pad, k->nq, true);
     rows.p = w->ds_rows;
     o->pack_a(w->left, rows, k->nk, k->nq);
-    attn_mul(o, w->dk + key_rows, x->a_pad, w->left, tile_a_step(o, k->nq), w->qd + qb * w->qd_block,
-             tile_b_step(o, k->nq), k->nk, x->a_pad, k->nq, true);
+    tile_panels(o, w->dk + key_rows, x->a_pad, w->left, tile_a_step(o, k->nq), w->qd + qb * w->qd_block,
+                tile_b_step(o, k->nq), k->nk, x->a_pad, k->nq, true);
 }
 
 /* Rows n_rows of dk or dv from `sum` (a_pad wide): din = acc + sum. */
@@ -257,11 +260,35 @@ static void attn_bwd_pass(const struct attn *x, bool by_key, bool by_query, int6
     team_run(x->c->team, attn_bwd_member, &job);
 }
 
+/* Sinks: of each head a sum over all queries, row by row, by one member. */
+static void attn_sinks_member(void *arg, int member, int n_members)
+{
+    const struct kernel_call *c = arg;
+    const struct attention_attrs *at = at_heads(&c->at);
+    const struct view *sink = attention_sinks(c);
+    int64_t lo, hi, a = at->head_dim;
+    team_split(at->heads, member, n_members, &lo, &hi);
+    for (int64_t h = lo; h < hi; h++) {
+        float s = attn_sink_of(sink, h);
+        double sum = 0;
+        for (int64_t t = 0; t < c->in[0].n[0]; t++) {
+            const void *o = row_at(&c->out[0], t), *g = row_at(&c->dout[0], t);
+            float delta = c->out[0].dtype == DT_BF16  ? attn_row_dot(o, g, h * a, a, DT_BF16)
+                          : c->out[0].dtype == DT_F16 ? attn_row_dot(o, g, h * a, a, DT_F16)
+                                                      : attn_row_dot(o, g, h * a, a, DT_F32);
+            sum -= (double)(expf(s - ((const float *)row_at(&c->out[1], t))[h]) * delta);
+        }
+        float before = c->acc[ATTENTION_SINK].p ? ((const float *)c->acc[ATTENTION_SINK].p)[h] : 0;
+        ((float *)c->din[ATTENTION_SINK].p)[h] = before + (float)sum;
+    }
+}
+
 static void attention_bwd(const struct kernel_call *c, const struct tile_ops *o)
 {
     struct attn x = attn_of(c, o);
     attn_tables(&x, c->scratch);
     int64_t pairs = x.batch * x.groups, size = team_size(c->team);
+    if (x.sink && c->din[ATTENTION_SINK].p) team_run_call(attn_sinks_member, c);
     if (pairs == 0 || pairs >= size || x.n_kb <= 1 || x.n_qb <= 1) {
         attn_bwd_pass(&x, true, true, 1);
         return;

@@ -125,10 +125,23 @@ static void attn_softmax(const struct attn *x, struct attn_fwd *f, const struct 
     }
 }
 
+/* The sink of the block's head joins each softmax: a score that has no value. */
+static void attn_fwd_sink(const struct attn *x, struct attn_fwd *f, const struct attn_block *k)
+{
+    const vf s = vf_set(attn_sink_of(x->sink, k->h) * ATTN_LOG2E);
+    for (int64_t i = 0; i < k->nq_pad; i += VL) {
+        vf max = vf_load(f->max + i), next = vf_max(max, s), shrink = v_exp2(max - next, 0);
+        vf_store(f->max + i, next);
+        vf_store(f->sum + i, vf_fma(vf_load(f->sum + i), shrink, v_exp2(s - next, 0)));
+        for (int64_t d = 0; d < x->a; d++) vf_store(f->o + d * ATTN_BQ + i, vf_load(f->o + d * ATTN_BQ + i) * shrink);
+    }
+}
+
 /* o = O^T / sum, lse = log(sum exp) in nats. */
 static void attn_fwd_finish(const struct attn *x, struct attn_fwd *f, const struct attn_block *k)
 {
     int64_t row = k->b * x->n_q + k->i0;
+    if (x->sink) attn_fwd_sink(x, f, k);
     if (x->lse)
         for (int64_t i = 0; i < k->nq; i++)
             ((float *)row_at(x->lse, row + i))[k->h] = f->max[i] * ATTN_LN2 + logf(f->sum[i]);
@@ -136,8 +149,8 @@ static void attn_fwd_finish(const struct attn *x, struct attn_fwd *f, const stru
     V_TYPED(x->t, attn_put_transposed, x->out, NULL, row, k->h * x->a, f->o, f->sum, k->nq, x->a);
 }
 
-/* The same where other keys' results may be there already and these keys may hide from some queries, or (none) from
- * all. */
+/* The same where other keys' results may be there already, or a sink, and these keys may hide from some queries, or
+ * (none) from all. */
 static void attn_fwd_join(const struct attn *x, struct attn_fwd *f, const struct attn_block *k, bool none)
 {
     int64_t row = k->b * x->n_q + k->i0, col = k->h * x->a;
@@ -149,13 +162,14 @@ static void attn_fwd_join(const struct attn *x, struct attn_fwd *f, const struct
         float *o = real ? (float *)row_at(x->out, row + i) + col : NULL,
               *at = real ? (float *)row_at(x->lse, row + i) + k->h : NULL;
         if (real && more) was = *at;
+        else if (x->sink) was = attn_sink_of(x->sink, k->h);
         float top = here > was ? here : was;
         lse = top > -INFINITY ? top + logf(expf(here - top) + expf(was - top)) : -INFINITY;
         if (was > -INFINITY) keep = expf(was - lse);
         f->sum[i] = seen ? expf(here - lse) / f->sum[i] : 0;
         if (!real) continue;
         *at = lse;
-        for (int64_t d = 0; d < x->a; d++) o[d] = keep > 0 ? o[d] * keep : 0;
+        for (int64_t d = 0; d < x->a; d++) o[d] = more && keep > 0 ? o[d] * keep : 0;
     }
     if (!none) attn_put_transposed(x->out, x->out, row, col, f->o, f->sum, k->nq, x->a, DT_F32);
 }
@@ -170,12 +184,13 @@ static void attn_fwd_queries(struct attn *x, struct attn_fwd *f, int64_t b, int6
     for (int64_t kb = 0; kb < x->n_kb; kb++) {
         struct attn_block k = attn_block_at(x, b, h, qb, kb);
         if (!k.seen) continue;
-        attn_mul(o, f->s, ATTN_BQ, f->k + (size_t)kb * f->k_block, f->k_step, f->q, f->q_step, k.nk, k.nq_pad, x->a,
-                 false);
+        tile_panels(o, f->s, ATTN_BQ, f->k + (size_t)kb * f->k_block, f->k_step, f->q, f->q_step, k.nk, k.nq_pad, x->a,
+                    false);
+        attn_cap(x, &k, f->s);
         if (dropping) attn_dropout(x, &k, f->factor);
         attn_softmax(x, f, &k, first, dropping);
-        attn_mul(o, f->o, ATTN_BQ, f->v + (size_t)kb * f->v_block, tile_a_step(o, attn_keys(x, kb)), f->p,
-                 tile_b_step(o, k.nk), x->a, k.nq_pad, k.nk, !first);
+        tile_panels(o, f->o, ATTN_BQ, f->v + (size_t)kb * f->v_block, tile_a_step(o, attn_keys(x, kb)), f->p,
+                    tile_b_step(o, k.nk), x->a, k.nq_pad, k.nk, !first);
         first = false;
     }
     struct attn_block k = {.b = b, .h = h, .i0 = q->row, .nq = q->n, .nq_pad = round_up(q->n, o->nr)};

@@ -23,6 +23,9 @@ const struct kernel_family kernel_family_cpu = {
         [OP_LINEAR] = {[KERNEL_FWD] = LINEAR, [KERNEL_BWD_IN] = LINEAR, [KERNEL_BWD_W] = LINEAR},
         [OP_RMSNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_LAYERNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
+        [OP_HEADNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
+        [OP_SQUARES] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_NORM_BY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_ROTARY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_ATTENTION] = {[KERNEL_FWD] = ATTENTION, [KERNEL_BWD_IN] = ATTENTION},
         [OP_ATTENTION_PART] = {[KERNEL_FWD] = ATTENTION, [KERNEL_BWD_IN] = ATTENTION},
@@ -36,6 +39,7 @@ const struct kernel_family kernel_family_cpu = {
         [OP_PERMUTE] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_UNPERMUTE] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_GROUPED] = {[KERNEL_FWD] = GROUPED, [KERNEL_BWD_IN] = GROUPED, [KERNEL_BWD_W] = GROUPED},
+        [OP_EXPERT_BIAS] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_AMAX] = {[KERNEL_FWD] = VEC},
         [OP_QUANTISE] = {[KERNEL_FWD] = VEC},
         [OP_LINEAR_SCALED] = {[KERNEL_FWD] = SCALED, [KERNEL_BWD_IN] = SCALED, [KERNEL_BWD_W] = SCALED},
@@ -46,6 +50,10 @@ const struct kernel_family kernel_family_cpu = {
                                [KERNEL_BWD_W] = GROUPED_SCALED},
         [OP_MLA_KV] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_TRIM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_JOIN] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_SCAN] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
+        [OP_SCAN_END] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_SCAN_CACHED] = {[KERNEL_FWD] = VEC},
     },
 };
 /* clang-format on */

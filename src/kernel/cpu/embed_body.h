@@ -21,16 +21,31 @@ static int64_t embed_row(const struct kernel_call *c, int64_t t)
     return row >= 0 && row < n ? row : -1;
 }
 
+VEC_INLINE void embed_scaled_row(void *y, const void *w, int64_t n, float scale, enum dtype t)
+{
+    for (int64_t i = 0; i < n; i += VL) {
+        int k = v_count(n - i);
+        v_put(y, i, k, t, v_get(w, i, k, t) * vf_set(scale));
+    }
+}
+
 static void embed_fwd_member(void *arg, int member, int n_members)
 {
     const struct kernel_call *c = arg;
     int64_t lo, hi;
     team_split(view_cols(&c->in[0]), member, n_members, &lo, &hi);
     size_t bytes = (size_t)view_cols(&c->in[1]) * dtype_bytes(c->in[1].dtype);
+    float scale = at_vocab(&c->at)->scale;
     for (int64_t t = lo; t < hi; t++) {
         int64_t row = embed_row(c, t);
-        if (row >= 0) memcpy(row_at(&c->out[0], t), row_at(&c->in[1], row), bytes);
-        else memset(row_at(&c->out[0], t), 0, bytes);
+        if (row < 0) {
+            memset(row_at(&c->out[0], t), 0, bytes);
+        } else if (scale == 0) {
+            memcpy(row_at(&c->out[0], t), row_at(&c->in[1], row), bytes);
+        } else {
+            V_TYPED(c->in[1].dtype, embed_scaled_row, row_at(&c->out[0], t), row_at(&c->in[1], row),
+                    view_cols(&c->in[1]), scale);
+        }
     }
 }
 static void embed_fwd(const struct kernel_call *c) { team_run_call(embed_fwd_member, c); }
@@ -49,6 +64,7 @@ static void embed_start(const struct kernel_call *c, int64_t i, int64_t n)
 VEC_INLINE void embed_bwd_w_columns(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     embed_start(c, lo, hi - lo);
+    vf by = vf_set(at_vocab(&c->at)->scale != 0 ? at_vocab(&c->at)->scale : 1);
     for (int64_t r = 0; r < view_rows(&c->dout[0]); r++) {
         int64_t row = embed_row(c, r);
         if (row < 0) continue;
@@ -56,7 +72,7 @@ VEC_INLINE void embed_bwd_w_columns(const struct kernel_call *c, int64_t lo, int
         const void *dy = row_at(&c->dout[0], r);
         for (int64_t i = lo; i < hi; i += VL) {
             int k = v_count(hi - i);
-            v_put(d, i, k, DT_F32, v_get(d, i, k, DT_F32) + v_get(dy, i, k, t));
+            v_put(d, i, k, DT_F32, vf_fma(v_get(dy, i, k, t), by, v_get(d, i, k, DT_F32)));
         }
     }
 }

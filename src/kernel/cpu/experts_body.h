@@ -162,6 +162,14 @@ VEC_INLINE void span_put(void *to, int64_t at, const void *acc, const void *x, i
         v_put(to, at + i, k, t, (x ? v_get(x, from + i, k, t) : vf_zero()) + v_get_or_zero(acc, at + i, k, t));
     }
 }
+/* to = acc + x from column `from` on. */
+VEC_INLINE void grad_put(void *to, const void *acc, const void *x, int64_t from, int64_t n, enum dtype t)
+{
+    for (int64_t i = 0; i < n; i += VL) {
+        int k = v_count(n - i);
+        v_put(to, i, k, t, v_get(x, from + i, k, t) + v_get_or_zero(acc, i, k, t));
+    }
+}
 VEC_INLINE void mla_kv_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     const struct mla_kv_attrs *at = at_mla_kv(&c->at);
@@ -213,5 +221,93 @@ VEC_INLINE void trim_run_rows(const struct kernel_call *c, int64_t lo, int64_t h
         }
 }
 VEC_ROW_KERNEL(trim_run)
+VEC_INLINE void join_run_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    const int64_t n[2] = {c->in[0].n[1], c->in[1].n[1]}, at[2] = {0, n[0]};
+    for (int64_t r = lo; r < hi; r++)
+        for (int k = 0; k < 2; k++) {
+            if (c->phase == KERNEL_FWD) span_put(row_at(&c->out[0], r), at[k], NULL, row_at(&c->in[k], r), 0, n[k], t);
+            else if (c->din[k].p)
+                grad_put(row_at(&c->din[k], r), row_or_null(&c->acc[k], r), row_at(&c->dout[0], r), at[k], n[k], t);
+        }
+}
+VEC_ROW_KERNEL(join_run)
+
+/* ---- a bias per expert: columns are split over the team, so that each sum is one member's ---- */
+struct expert_bias_at {
+    int64_t lo, hi, n; /* this member's columns, of all */
+};
+static struct expert_bias_at expert_bias_cols(const struct view *x, int member, int n_members)
+{
+    struct expert_bias_at a = {.n = view_cols(x)};
+    team_split((a.n + VL - 1) / VL, member, n_members, &a.lo, &a.hi);
+    a.lo *= VL;
+    a.hi = a.hi * VL < a.n ? a.hi * VL : a.n;
+    return a;
+}
+VEC_INLINE void expert_bias_add(const struct kernel_call *c, struct expert_bias_at a, enum dtype t)
+{
+    const int32_t *rows_E = c->in[2].p;
+    int64_t first = 0;
+    bool off = at_expert_bias(&c->at)->bias_off;
+    for (int64_t e = 0; e < view_cols(&c->in[2]); first += rows_E[e++])
+        for (int64_t i = a.lo; i < a.hi; i += VL) {
+            int k = v_count(a.hi - i);
+            vf b = off ? vf_zero() : v_get(c->in[1].p, e * a.n + i, k, t);
+            for (int64_t r = first; r < first + rows_E[e]; r++)
+                v_put(row_at(&c->out[0], r), i, k, t, v_get(row_at(&c->in[0], r), i, k, t) + b);
+        }
+    for (int64_t r = first; r < c->in[0].n[0] && c->out[0].p != c->in[0].p; r++)
+        for (int64_t i = a.lo; i < a.hi; i += VL) {
+            int k = v_count(a.hi - i);
+            v_put(row_at(&c->out[0], r), i, k, t, v_get(row_at(&c->in[0], r), i, k, t));
+        }
+}
+static void expert_bias_fwd_member(void *arg, int member, int n_members)
+{
+    const struct kernel_call *c = arg;
+    V_TYPED(c->in[0].dtype, expert_bias_add, c, expert_bias_cols(&c->in[0], member, n_members));
+}
+static void expert_bias_fwd(const struct kernel_call *c)
+{
+    if (at_expert_bias(&c->at)->bias_off && c->out[0].p == c->in[0].p) return;
+    team_run_call(expert_bias_fwd_member, c);
+}
+
+VEC_INLINE void expert_bias_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    for (int64_t r = lo; r < hi; r++) {
+        void *dx = row_at(&c->din[0], r), *dy = row_at(&c->dout[0], r);
+        const void *acc = row_or_null(&c->acc[0], r);
+        if (dx == dy && !acc) continue;
+        for (int64_t i = 0; i < view_cols(&c->dout[0]); i += VL) {
+            int k = v_count(view_cols(&c->dout[0]) - i);
+            v_put(dx, i, k, t, v_get(dy, i, k, t) + v_get_or_zero(acc, i, k, t));
+        }
+    }
+}
+VEC_ROW_KERNEL(expert_bias_bwd_in)
+
+VEC_INLINE void expert_bias_sum(const struct kernel_call *c, struct expert_bias_at a, enum dtype t)
+{
+    const int32_t *rows_E = c->in[2].p;
+    int64_t first = 0;
+    for (int64_t e = 0; e < view_cols(&c->in[2]); first += rows_E[e++])
+        for (int64_t i = a.lo; i < a.hi; i += VL) {
+            int k = v_count(a.hi - i);
+            vf sum = v_get_or_zero(c->acc[1].p, e * a.n + i, k, DT_F32);
+            for (int64_t r = first; r < first + rows_E[e]; r++) sum += v_get(row_at(&c->dout[0], r), i, k, t);
+            v_put(c->din[1].p, e * a.n + i, k, DT_F32, sum);
+        }
+}
+static void expert_bias_bwd_w_member(void *arg, int member, int n_members)
+{
+    const struct kernel_call *c = arg;
+    V_TYPED(c->dout[0].dtype, expert_bias_sum, c, expert_bias_cols(&c->dout[0], member, n_members));
+}
+static void expert_bias_bwd_w(const struct kernel_call *c)
+{
+    if (c->din[1].p) team_run_call(expert_bias_bwd_w_member, c);
+}
 
 #endif

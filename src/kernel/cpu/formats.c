@@ -22,4 +22,6 @@ static void decode_cpu(struct team *team, void *x, enum dtype to, const void *co
 static void encode_rows_cpu(struct team *team, const struct codec_args *a) { chosen()->encode_rows(team, a); }
 static void decode_rows_cpu(struct team *team, const struct codec_args *a) { chosen()->decode_rows(team, a); }
 
-const struct format_ops format_ops_cpu = {"cpu", encode_cpu, decode_cpu, encode_rows_cpu, decode_rows_cpu};
+static void unpack_cpu(struct team *team, const struct packed_args *a) { chosen()->unpack(team, a); }
+
+const struct format_ops format_ops_cpu = {"cpu", encode_cpu, decode_cpu, encode_rows_cpu, decode_rows_cpu, unpack_cpu};

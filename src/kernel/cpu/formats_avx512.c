@@ -4,6 +4,7 @@
 #include "kernel/cpu/codec_body.h"
 
 #include "kernel/cpu/build.h"
+#include "kernel/cpu/packed512.h"
 
-const struct format_ops format_ops_avx512 = {"avx512", formats_encode, formats_decode, codec_encode_vec,
-                                             codec_decode_vec};
+const struct format_ops format_ops_avx512 = {"avx512",         formats_encode,   formats_decode,
+                                             codec_encode_vec, codec_decode_vec, packed_unpack_512};

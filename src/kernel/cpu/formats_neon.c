@@ -4,5 +4,7 @@
 #include "kernel/cpu/codec_body.h"
 
 #include "kernel/cpu/build.h"
+#include "kernel/packed_rows.h"
 
-const struct format_ops format_ops_neon = {"neon", formats_encode, formats_decode, codec_encode_vec, codec_decode_vec};
+const struct format_ops format_ops_neon = {"neon",           formats_encode,   formats_decode,
+                                           codec_encode_vec, codec_decode_vec, packed_unpack_ref};

@@ -180,7 +180,7 @@ const struct kernel_slot *linear_choose(const struct kernel_call *c)
     const struct ways *w = ways;
     while (w->o != o && w + 1 < ways + sizeof ways / sizeof *ways) w++;
     CHECK(w->o == o, "no products by %s", o->name);
-    if (c->phase == KERNEL_FWD && gemm_is_few_rows(o, &g)) return &w->few;
+    if (c->phase == KERNEL_FWD && !at_linear(&c->at)->same_rows && gemm_is_few_rows(o, &g)) return &w->few;
     bool as_they_are = o->panel == DT_BF16 || (g.a.dtype == DT_F32 && g.b.dtype == DT_F32);
     return as_they_are ? &w->packed[c->phase] : &w->widened[c->phase];
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* norm_body.h: RMSNORM and LAYERNORM over vec.h.
+/* norm_body.h: RMSNORM (of rows, or of each head in them) and LAYERNORM over vec.h.
  *
  * Forward and backward-input read a row two or three times, from L1 after the first: 4 bytes per bf16 element from
  * memory forward, 6 to 8 backward. A layer norm's variance is the mean square of (x - mean), never E[x^2] - mean^2.
  *
- *     xhat = (x - mean) * rstd,  g = dy * w
+ *     xhat = (x - mean) * rstd,  g = dy * w           (RMSNORM: plus + w)
  *     dx   = rstd * (g - mean(g) - xhat * mean(g * xhat))        (RMSNORM: no means of x or g)
  *     dw   = sum over rows of dy * xhat,  db = sum of dy
  *
@@ -38,27 +38,39 @@ VEC_INLINE float row_power_sum(const void *x, int64_t n, float shift, int power,
     return vf_sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 
-/* y = (x - mean) * rstd * w + b; b NULL: none. */
-VEC_INLINE void norm_apply(void *y, const void *x, const void *w, const void *b, int64_t n, float mean, float rstd,
-                           enum dtype t)
+/* y = (x - mean) * rstd * (plus + w) + b; b NULL: none. */
+VEC_INLINE void norm_apply(void *y, const void *x, const void *w, float plus, const void *b, int64_t n, float mean,
+                           float rstd, enum dtype t)
 {
     for (int64_t i = 0; i < n; i += VL) {
         int k = v_count(n - i);
         vf xhat = (v_get(x, i, k, t) - vf_set(mean)) * vf_set(rstd);
-        v_put(y, i, k, t, vf_fma(xhat, v_get(w, i, k, t), v_get_or_zero(b, i, k, t)));
+        v_put(y, i, k, t, vf_fma(xhat, v_get(w, i, k, t) + vf_set(plus), v_get_or_zero(b, i, k, t)));
     }
+}
+
+/* Columns that are normalised together: a head's, or a row's. Head h begins at element h * n. */
+static int64_t norm_heads(const struct kernel_call *c) { return c->op == OP_HEADNORM ? at_norm(&c->at)->heads : 1; }
+static int64_t norm_cols(const struct kernel_call *c)
+{
+    return norm_heads(c) > 0 ? view_cols(&c->in[0]) / norm_heads(c) : 0;
+}
+VEC_INLINE void *norm_at(const void *row, int64_t i, enum dtype t)
+{
+    return row ? (char *)(uintptr_t)row + (size_t)i * dtype_bytes(t) : NULL;
 }
 
 VEC_INLINE void rmsnorm_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    float eps = at_norm(&c->at)->eps;
-    int64_t n = view_cols(&c->in[0]);
-    for (int64_t r = lo; r < hi; r++) {
-        const void *x = row_at(&c->in[0], r);
-        float rstd = 1.0f / sqrtf(row_power_sum(x, n, 0, 2, t) / (float)n + eps);
-        ((float *)c->out[1].p)[r] = rstd;
-        norm_apply(row_at(&c->out[0], r), x, c->in[1].p, NULL, n, 0, rstd, t);
-    }
+    float eps = at_norm(&c->at)->eps, plus = at_norm(&c->at)->plus;
+    int64_t n = norm_cols(c), heads = norm_heads(c);
+    for (int64_t r = lo; r < hi; r++)
+        for (int64_t h = 0; h < heads; h++) {
+            const void *x = norm_at(row_at(&c->in[0], r), h * n, t);
+            float rstd = 1.0f / sqrtf(row_power_sum(x, n, 0, 2, t) / (float)n + eps);
+            ((float *)c->out[1].p)[r * heads + h] = rstd;
+            norm_apply(norm_at(row_at(&c->out[0], r), h * n, t), x, c->in[1].p, plus, NULL, n, 0, rstd, t);
+        }
 }
 VEC_ROW_KERNEL(rmsnorm_fwd)
 
@@ -73,28 +85,30 @@ VEC_INLINE void layernorm_fwd_rows(const struct kernel_call *c, int64_t lo, int6
         float rstd = 1.0f / sqrtf(row_power_sum(x, n, mean, 2, t) / (float)n + eps);
         stat[0] = mean;
         stat[1] = rstd;
-        norm_apply(row_at(&c->out[0], r), x, c->in[1].p, c->in[2].p, n, mean, rstd, t);
+        norm_apply(row_at(&c->out[0], r), x, c->in[1].p, 0, c->in[2].p, n, mean, rstd, t);
     }
 }
 VEC_ROW_KERNEL(layernorm_fwd)
 
 /* ---- backward of x ---- */
-VEC_INLINE void norm_bwd_row(const struct kernel_call *c, int64_t r, float mean, float rstd, bool centred, enum dtype t)
+VEC_INLINE void norm_bwd_row(const struct kernel_call *c, int64_t r, int64_t h, float mean, float rstd, bool centred,
+                             enum dtype t)
 {
-    const void *x = row_at(&c->in[0], r), *w = c->in[1].p, *dy = row_at(&c->dout[0], r);
-    const void *acc = row_or_null(&c->acc[0], r);
-    void *dx = row_at(&c->din[0], r);
-    int64_t n = view_cols(&c->in[0]), i = 0;
+    int64_t n = norm_cols(c), i = 0;
+    const void *x = norm_at(row_at(&c->in[0], r), h * n, t), *w = c->in[1].p;
+    const void *dy = norm_at(row_at(&c->dout[0], r), h * n, t), *acc = norm_at(row_or_null(&c->acc[0], r), h * n, t);
+    void *dx = norm_at(row_at(&c->din[0], r), h * n, t);
+    vf plus = vf_set(at_norm(&c->at)->plus);
     vf sg[2] = {vf_zero(), vf_zero()}, sgx[2] = {vf_zero(), vf_zero()};
     for (; i + 2 * VL <= n; i += 2 * VL)
         for (int k = 0; k < 2; k++) {
-            vf g = v_get(dy, i + k * VL, VL, t) * v_get(w, i + k * VL, VL, t);
+            vf g = v_get(dy, i + k * VL, VL, t) * (v_get(w, i + k * VL, VL, t) + plus);
             sgx[k] = vf_fma(g, v_get(x, i + k * VL, VL, t) - vf_set(mean), sgx[k]);
             sg[k] += g;
         }
     for (; i < n; i += VL) { /* g is 0 in the lanes past the end */
         int k = v_count(n - i);
-        vf g = v_get(dy, i, k, t) * v_get(w, i, k, t);
+        vf g = v_get(dy, i, k, t) * (v_get(w, i, k, t) + plus);
         sgx[0] = vf_fma(g, v_get(x, i, k, t) - vf_set(mean), sgx[0]);
         sg[0] += g;
     }
@@ -102,7 +116,7 @@ VEC_INLINE void norm_bwd_row(const struct kernel_call *c, int64_t r, float mean,
     vf mean_gx = vf_set(vf_sum(sgx[0] + sgx[1]) * rstd / (float)n);
     for (i = 0; i < n; i += VL) {
         int k = v_count(n - i);
-        vf g = v_get(dy, i, k, t) * v_get(w, i, k, t);
+        vf g = v_get(dy, i, k, t) * (v_get(w, i, k, t) + plus);
         vf xhat = (v_get(x, i, k, t) - vf_set(mean)) * vf_set(rstd);
         vf d = vf_set(rstd) * (g - mean_g - xhat * mean_gx);
         v_put(dx, i, k, t, d + v_get_or_zero(acc, i, k, t));
@@ -110,7 +124,10 @@ VEC_INLINE void norm_bwd_row(const struct kernel_call *c, int64_t r, float mean,
 }
 VEC_INLINE void rmsnorm_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    for (int64_t r = lo; r < hi; r++) norm_bwd_row(c, r, 0, ((const float *)c->out[1].p)[r], false, t);
+    int64_t heads = norm_heads(c);
+    for (int64_t r = lo; r < hi; r++)
+        for (int64_t h = 0; h < heads; h++)
+            norm_bwd_row(c, r, h, 0, ((const float *)c->out[1].p)[r * heads + h], false, t);
 }
 VEC_ROW_KERNEL(rmsnorm_bwd_in)
 
@@ -118,10 +135,76 @@ VEC_INLINE void layernorm_bwd_in_rows(const struct kernel_call *c, int64_t lo, i
 {
     for (int64_t r = lo; r < hi; r++) {
         const float *stat = row_at(&c->out[1], r);
-        norm_bwd_row(c, r, stat[0], stat[1], true, t);
+        norm_bwd_row(c, r, 0, stat[0], stat[1], true, t);
     }
 }
 VEC_ROW_KERNEL(layernorm_bwd_in)
+
+/* ---- columns on several ranks (kernel/ref/norm.c has the formulas) ---- */
+VEC_INLINE void squares_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    for (int64_t r = lo; r < hi; r++)
+        *(float *)row_at(&c->out[0], r) = row_power_sum(row_at(&c->in[0], r), view_cols(&c->in[0]), 0, 2, t);
+}
+VEC_ROW_KERNEL(squares_fwd)
+
+VEC_INLINE void squares_bwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    int64_t n = view_cols(&c->in[0]);
+    for (int64_t r = lo; r < hi; r++) {
+        vf twice = vf_set(2 * *(const float *)row_at(&c->dout[0], r));
+        for (int64_t i = 0; i < n; i += VL) {
+            int k = v_count(n - i);
+            vf x = v_get(row_at(&c->in[0], r), i, k, t);
+            v_put(row_at(&c->din[0], r), i, k, t, vf_fma(twice, x, v_get_or_zero(row_or_null(&c->acc[0], r), i, k, t)));
+        }
+    }
+}
+static void squares_bwd_member(void *arg, int member, int n_members)
+{
+    const struct kernel_call *c = arg;
+    int64_t lo, hi;
+    team_split(view_rows(&c->in[0]), member, n_members, &lo, &hi);
+    V_TYPED(c->in[0].dtype, squares_bwd_rows, c, lo, hi);
+}
+static void squares_bwd(const struct kernel_call *c) { team_run_call(squares_bwd_member, c); }
+
+static float norm_by_rstd(const struct kernel_call *c, int64_t r)
+{
+    const struct norm_attrs *at = at_norm(&c->at);
+    return 1.0f / sqrtf(*(const float *)row_at(&c->in[1], r) / (float)at->whole + at->eps);
+}
+VEC_INLINE void norm_by_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    for (int64_t r = lo; r < hi; r++)
+        norm_apply(row_at(&c->out[0], r), row_at(&c->in[0], r), c->in[2].p, at_norm(&c->at)->plus, NULL,
+                   view_cols(&c->in[0]), 0, norm_by_rstd(c, r), t);
+}
+VEC_ROW_KERNEL(norm_by_fwd)
+
+VEC_INLINE void norm_by_bwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    int64_t n = view_cols(&c->in[0]);
+    vf plus = vf_set(at_norm(&c->at)->plus);
+    for (int64_t r = lo; r < hi; r++) {
+        const void *x = row_at(&c->in[0], r), *dy = row_at(&c->dout[0], r);
+        float rstd = norm_by_rstd(c, r);
+        vf gx = vf_zero();
+        for (int64_t i = 0; i < n; i += VL) {
+            int k = v_count(n - i);
+            vf g = v_get(dy, i, k, t) * (v_get(c->in[2].p, i, k, t) + plus);
+            gx = vf_fma(g, v_get(x, i, k, t), gx);
+            if (c->din[0].p)
+                v_put(row_at(&c->din[0], r), i, k, t,
+                      vf_fma(g, vf_set(rstd), v_get_or_zero(row_or_null(&c->acc[0], r), i, k, t)));
+        }
+        if (!c->din[1].p) continue;
+        const float *acc = row_or_null(&c->acc[1], r);
+        *(float *)row_at(&c->din[1], r) =
+            (acc ? *acc : 0) - 0.5f * rstd * rstd * rstd * vf_sum(gx) / (float)at_norm(&c->at)->whole;
+    }
+}
+VEC_ROW_KERNEL(norm_by_bwd)
 
 /* ---- backward of the weights ---- */
 enum { NORM_CHUNK = 64, NORM_BLOCK = 4 /* vectors of columns held in registers */ };
@@ -129,7 +212,7 @@ static int64_t norm_chunks(const struct kernel_call *c) { return (view_rows(&c->
 static size_t norm_bwd_w_scratch(const struct kernel_call *c, int n_threads)
 {
     (void)n_threads;
-    return (size_t)(norm_chunks(c) * 2 * view_cols(&c->in[0])) * sizeof(float);
+    return (size_t)(norm_chunks(c) * 2 * norm_cols(c)) * sizeof(float);
 }
 
 /* dw and db of columns i .. i + w*VL (the last vector short by k lanes when w is 1) over rows lo .. hi-1. */
@@ -138,17 +221,21 @@ VEC_INLINE void norm_bwd_w_columns(const struct kernel_call *c, int64_t lo, int6
 {
     vf sw[NORM_BLOCK], sb[NORM_BLOCK];
     for (int j = 0; j < w; j++) sw[j] = sb[j] = vf_zero();
-    bool centred = c->op == OP_LAYERNORM;
-    for (int64_t r = lo; r < hi; r++) {
-        const float *stat = row_at(&c->out[1], centred ? r : 0);
-        float mean = centred ? stat[0] : 0, rstd = centred ? stat[1] : stat[r];
-        const void *x = row_at(&c->in[0], r), *dy = row_at(&c->dout[0], r);
-        for (int j = 0; j < w; j++) {
-            vf g = v_get(dy, i + j * VL, k, t);
-            sw[j] = vf_fma(g, (v_get(x, i + j * VL, k, t) - vf_set(mean)) * vf_set(rstd), sw[j]);
-            sb[j] += g;
+    bool centred = c->op == OP_LAYERNORM, by = c->op == OP_NORM_BY;
+    int64_t heads = norm_heads(c), n = norm_cols(c);
+    for (int64_t r = lo; r < hi; r++)
+        for (int64_t h = 0; h < heads; h++) {
+            const float *stat = by        ? NULL
+                                : centred ? row_at(&c->out[1], r)
+                                          : (const float *)c->out[1].p + r * heads + h;
+            float mean = centred ? stat[0] : 0, rstd = by ? norm_by_rstd(c, r) : centred ? stat[1] : stat[0];
+            const void *x = row_at(&c->in[0], r), *dy = row_at(&c->dout[0], r);
+            for (int j = 0; j < w; j++) {
+                vf g = v_get(dy, h * n + i + j * VL, k, t);
+                sw[j] = vf_fma(g, (v_get(x, h * n + i + j * VL, k, t) - vf_set(mean)) * vf_set(rstd), sw[j]);
+                sb[j] += g;
+            }
         }
-    }
     for (int j = 0; j < w; j++) {
         v_put(dw, i + j * VL, k, DT_F32, sw[j]);
         v_put(db, i + j * VL, k, DT_F32, sb[j]);
@@ -156,7 +243,7 @@ VEC_INLINE void norm_bwd_w_columns(const struct kernel_call *c, int64_t lo, int6
 }
 VEC_INLINE void norm_bwd_w_chunk(const struct kernel_call *c, int64_t chunk, enum dtype t)
 {
-    int64_t n = view_cols(&c->in[0]), rows = view_rows(&c->in[0]), lo = chunk * NORM_CHUNK, i = 0;
+    int64_t n = norm_cols(c), rows = view_rows(&c->in[0]), lo = chunk * NORM_CHUNK, i = 0;
     int64_t hi = lo + NORM_CHUNK < rows ? lo + NORM_CHUNK : rows;
     float *dw = (float *)c->scratch + chunk * 2 * n, *db = dw + n;
     for (; i + NORM_BLOCK * VL <= n; i += NORM_BLOCK * VL) norm_bwd_w_columns(c, lo, hi, i, NORM_BLOCK, VL, dw, db, t);
@@ -165,9 +252,10 @@ VEC_INLINE void norm_bwd_w_chunk(const struct kernel_call *c, int64_t chunk, enu
 /* din = acc + the chunks in order, columns lo .. hi-1; part 0 is dw, 1 is db. */
 static void norm_bwd_w_combine(const struct kernel_call *c, int part, int64_t lo, int64_t hi)
 {
-    float *d = c->din[1 + part].p;
-    const float *acc = c->acc[1 + part].p;
-    int64_t n = view_cols(&c->in[0]), n_chunks = norm_chunks(c);
+    int w = c->op == OP_NORM_BY ? 2 : 1;
+    float *d = c->din[w + part].p;
+    const float *acc = c->acc[w + part].p;
+    int64_t n = norm_cols(c), n_chunks = norm_chunks(c);
     if (!d) return;
     for (int64_t i = lo; i < hi; i += VL) {
         int k = v_count(hi - i);
@@ -179,7 +267,7 @@ static void norm_bwd_w_combine(const struct kernel_call *c, int part, int64_t lo
 static void norm_bwd_w_member(void *arg, int member, int n_members)
 {
     const struct kernel_call *c = arg;
-    int64_t lo, hi, n = view_cols(&c->in[0]);
+    int64_t lo, hi, n = norm_cols(c);
     team_split(norm_chunks(c), member, n_members, &lo, &hi);
     for (int64_t q = lo; q < hi; q++) {
         V_TYPED(c->in[0].dtype, norm_bwd_w_chunk, c, q);

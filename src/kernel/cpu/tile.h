@@ -127,4 +127,17 @@ static inline size_t tile_b_step(const struct tile_ops *o, int64_t depth)
 void tile_block(const struct tile_ops *o, float *c, int64_t ldc, const void *a, const void *b, int64_t m, int64_t n,
                 int64_t depth, bool add);
 
+/* The same where n is whole tiles, from panels that lie a_step and b_step bytes apart: they may be deeper than `depth`.
+ */
+static inline void tile_panels(const struct tile_ops *o, float *c, int64_t ldc, const void *a, size_t a_step,
+                               const void *b, size_t b_step, int64_t m, int64_t n, int64_t depth, bool add)
+{
+    int64_t pad = tile_depth(o, depth);
+    for (int64_t j = 0; j < n; j += o->nr, b = (const char *)b + b_step) {
+        const char *ai = a;
+        for (int64_t i = 0; i < m; i += o->mr, ai += a_step)
+            o->mul(c + i * ldc + j, ldc, ai, b, pad, (int)(m - i < o->mr ? m - i : o->mr), add);
+    }
+}
+
 #endif

@@ -11,6 +11,7 @@
 #include "kernel/cpu/experts_body.h"
 #include "kernel/cpu/norm_body.h"
 #include "kernel/cpu/rotary_body.h"
+#include "kernel/cpu/scan_bwd_body.h"
 #include "kernel/cpu/xent_body.h"
 
 static bool accepts_embed(const struct kernel_call *c)
@@ -23,6 +24,13 @@ static bool accepts_main(const struct kernel_call *c)
     enum dtype t = main_view(c)->dtype;
     return v_takes(t);
 }
+
+/* No head is here: ref's. */
+static bool accepts_heads(const struct kernel_call *c) { return at_norm(&c->at)->heads > 0 && accepts_main(c); }
+
+static bool accepts_scan(const struct kernel_call *c) { return at_scan(&c->at)->heads > 0 && v_takes(c->in[0].dtype); }
+
+static bool accepts_squares(const struct kernel_call *c) { return v_takes(c->in[0].dtype); }
 
 #define VEC_TABLE(isa, words)                                                                                          \
     const struct kernel_family kernel_vec_##isa =                                                                      \
@@ -40,6 +48,16 @@ static bool accepts_main(const struct kernel_call *c)
                                       [KERNEL_BWD_IN] = {layernorm_bwd_in, NULL, accepts_main, words, NULL, NULL},     \
                                       [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main, words, NULL,     \
                                                         NULL}},                                                        \
+                    [OP_HEADNORM] = {[KERNEL_FWD] = {rmsnorm_fwd, NULL, accepts_heads, words, NULL, NULL},             \
+                                     [KERNEL_BWD_IN] = {rmsnorm_bwd_in, NULL, accepts_heads, words, NULL, NULL},       \
+                                     [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_heads, words, NULL,     \
+                                                       NULL}},                                                         \
+                    [OP_SQUARES] = {[KERNEL_FWD] = {squares_fwd, NULL, accepts_main, words, NULL, NULL},               \
+                                    [KERNEL_BWD_IN] = {squares_bwd, NULL, accepts_squares, words, NULL, NULL}},        \
+                    [OP_NORM_BY] = {[KERNEL_FWD] = {norm_by_fwd, NULL, accepts_main, words, NULL, NULL},               \
+                                    [KERNEL_BWD_IN] = {norm_by_bwd, NULL, accepts_main, words, NULL, NULL},            \
+                                    [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main, words, NULL,       \
+                                                      NULL}},                                                          \
                     [OP_ROTARY] = {[KERNEL_FWD] = {rotary_run, NULL, accepts_main, words, NULL, NULL},                 \
                                    [KERNEL_BWD_IN] = {rotary_run, NULL, accepts_main, words, NULL, NULL}},             \
                     [OP_ACT] = {[KERNEL_FWD] = {act_fwd, NULL, accepts_main, words, NULL, NULL},                       \
@@ -58,10 +76,26 @@ static bool accepts_main(const struct kernel_call *c)
                                     [KERNEL_BWD_IN] = {permute_bwd_in, NULL, accepts_main, words, NULL, NULL}},        \
                     [OP_UNPERMUTE] = {[KERNEL_FWD] = {unpermute_fwd, NULL, accepts_main, words, NULL, NULL},           \
                                       [KERNEL_BWD_IN] = {unpermute_bwd_in, NULL, accepts_main, words, NULL, NULL}},    \
+                    [OP_EXPERT_BIAS] = {[KERNEL_FWD] = {expert_bias_fwd, NULL, accepts_main, words, NULL, NULL},       \
+                                        [KERNEL_BWD_IN] = {expert_bias_bwd_in, NULL, accepts_main, words, NULL, NULL}, \
+                                        [KERNEL_BWD_W] = {expert_bias_bwd_w, NULL, accepts_main, words, NULL, NULL}},  \
                     [OP_MLA_KV] = {[KERNEL_FWD] = {mla_kv_fwd, NULL, accepts_main, words, NULL, NULL},                 \
                                    [KERNEL_BWD_IN] = {mla_kv_bwd, NULL, accepts_main, words, NULL, NULL}},             \
+                    [OP_SCAN] = {[KERNEL_FWD] = {scan_fwd, scan_fwd_scratch, accepts_scan, words ", f32 panels", NULL, \
+                                                 NULL},                                                                \
+                                 [KERNEL_BWD_IN] = {scan_bwd, scan_bwd_scratch, accepts_scan,                          \
+                                                    words ", f32 panels", NULL, NULL},                                 \
+                                 [KERNEL_BWD_W] = {scan_skip, scan_skip_scratch, accepts_scan, words, NULL, NULL}},    \
+                    [OP_SCAN_END] = {[KERNEL_FWD] = {scan_fwd, scan_fwd_scratch, accepts_scan, words ", f32 panels",   \
+                                                     NULL, NULL},                                                      \
+                                     [KERNEL_BWD_IN] = {scan_bwd, scan_bwd_scratch, accepts_scan,                      \
+                                                        words ", f32 panels", NULL, NULL}},                            \
+                    [OP_SCAN_CACHED] = {[KERNEL_FWD] = {scan_fwd, scan_fwd_scratch, accepts_scan,                      \
+                                                        words ", f32 panels", NULL, NULL}},                            \
                     [OP_TRIM] = {[KERNEL_FWD] = {trim_run, NULL, accepts_main, words, NULL, NULL},                     \
                                  [KERNEL_BWD_IN] = {trim_run, NULL, accepts_main, words, NULL, NULL}},                 \
+                    [OP_JOIN] = {[KERNEL_FWD] = {join_run, NULL, accepts_main, words, NULL, NULL},                     \
+                                 [KERNEL_BWD_IN] = {join_run, NULL, accepts_main, words, NULL, NULL}},                 \
                 },                                                                                                     \
     }
 

@@ -18,6 +18,21 @@ VEC_INLINE void *row_at(const struct view *v, int64_t r)
 VEC_INLINE const void *row_or_null(const struct view *v, int64_t r) { return v->p ? row_at(v, r) : NULL; }
 VEC_INLINE vf v_get_or_zero(const void *p, int64_t i, int n, enum dtype t) { return p ? v_get(p, i, n, t) : vf_zero(); }
 
+static inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+/* Scratch is handed out by bumping a pointer; with p NULL the same code counts. */
+struct carve {
+    char *p;
+    size_t used;
+};
+static inline void *carve(struct carve *s, size_t bytes)
+{
+    void *p = s->p ? s->p + s->used : NULL;
+    s->used += (bytes + 63) / 64 * 64;
+    return p;
+}
+static inline float *carve_floats(struct carve *s, int64_t n) { return carve(s, (size_t)n * sizeof(float)); }
+
 static inline void team_run_call(team_fn *fn, const struct kernel_call *c)
 {
     team_run(c->team, fn, (void *)(uintptr_t)c);

@@ -99,8 +99,9 @@ static double xent_get(const struct view *v, int64_t r, int64_t c)
 static void xent_fwd(const struct kernel_call *c)
 {
     xent_nats(c);
-    double sum = 0, trained = 0, *stat = c->out[0].p;
+    double sum = 0, trained = 0, *stat = c->out[0].p, *each = xent_each(c);
     for (int64_t r = 0; r < view_rows(&c->in[0]); r++) {
+        if (each) each[r] = ((const double *)c->scratch)[r];
         sum += ((const double *)c->scratch)[r];
         trained += xent_column(c, r) != -1;
     }
@@ -141,7 +142,7 @@ VEC_INLINE void xent_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_
         const void *acc = row_or_null(&c->acc[0], r);
         struct xent_row whole = {0, 1, 0};
         if (target != -1) whole = xent_whole(c, r, t);
-        if (target != -1) xent_grad_row(d, acc, row_at(&c->in[0], r), n, target, c->step->loss_scale, &whole, t);
+        if (target != -1) xent_grad_row(d, acc, row_at(&c->in[0], r), n, target, xent_scale(c, r), &whole, t);
         else if (!acc) memset(d, 0, (size_t)n * dtype_bytes(t));
         else if (acc != d) memcpy(d, acc, (size_t)n * dtype_bytes(t));
     }

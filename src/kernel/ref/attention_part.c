@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of some rows of every sequence against some others, plainly: one row of scores at a time, put together with
- * what earlier calls left. With o_1, lse_1 of some keys and o_2, lse_2 of others,
+ * what earlier calls left, or with a sink: o_1 = 0, lse_1 = the sink. With o_1, lse_1 of some keys and o_2, lse_2 of
+ * others,
  *
  *   lse = log(exp lse_1 + exp lse_2)    o = o_1 exp(lse_1 - lse) + o_2 exp(lse_2 - lse)
  *
@@ -36,7 +37,7 @@ static bool sees(const struct kernel_call *c, int64_t b, int64_t i, int64_t j)
     const struct attention_attrs *at = at_heads(&c->at);
     if (at->causal && j > i) return false;
     if (at->window && j <= i - at->window) return false;
-    return c->n_in <= DOC || ref_int(&c->in[DOC], b * at->seq + i) == ref_int(&c->in[DOC], b * at->seq + j);
+    return !attention_has_docs(c) || ref_int(&c->in[DOC], b * at->seq + i) == ref_int(&c->in[DOC], b * at->seq + j);
 }
 
 /* One head of one query: p_K the scores, place_K the keys' positions. */
@@ -46,23 +47,23 @@ static void head_row(const struct kernel_call *c, int64_t t, int64_t h, double *
     int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = at->head_dim, b = t / n_q,
             i = place_of(c, false, t % n_q);
     int64_t kv = attention_kv_of(at, h) * n_a;
+    bool more = at_attention_part(&c->at)->more;
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < n_k; j++) {
         p_K[j] = sees(c, b, i, (int64_t)place_K[j])
-                     ? (double)at->scale * ref_dot(&c->in[Q], t, h * n_a, &c->in[K], b * n_k + j, kv, n_a)
+                     ? ref_score(at, ref_dot(&c->in[Q], t, h * n_a, &c->in[K], b * n_k + j, kv, n_a)).y
                      : -INFINITY;
         max = fmax(max, p_K[j]);
     }
     for (int64_t j = 0; j < n_k && max > -INFINITY; j++) sum += p_K[j] = exp(p_K[j] - max);
-    double here = sum > 0 ? max + log(sum) : -INFINITY,
-           was = at_attention_part(&c->at)->more ? ref_get(&c->out[1], t, h) : -INFINITY;
+    double here = sum > 0 ? max + log(sum) : -INFINITY, was = more ? ref_get(&c->out[1], t, h) : ref_sink(c, h);
     double top = fmax(here, was), lse = top > -INFINITY ? top + log(exp(here - top) + exp(was - top)) : -INFINITY;
     double keep = was > -INFINITY ? exp(was - lse) : 0, by = sum > 0 ? exp(here - lse) / sum : 0;
     ref_set(&c->out[1], t, h, lse);
     for (int64_t j = 0; j < n_k && sum > 0; j++)
         p_K[j] = p_K[j] > 0 ? p_K[j] * by * ref_drop_factor(c, at, b, h, i, (int64_t)place_K[j]) : 0;
     for (int64_t a = 0; a < n_a; a++) {
-        double o = keep > 0 ? keep * ref_get(&c->out[0], t, h * n_a + a) : 0;
+        double o = keep > 0 && more ? keep * ref_get(&c->out[0], t, h * n_a + a) : 0;
         for (int64_t j = 0; j < n_k && sum > 0; j++)
             if (p_K[j] > 0) o += p_K[j] * ref_get(&c->in[VALUE], b * n_k + j, kv + a);
         ref_set(&c->out[0], t, h * n_a + a, o);
@@ -92,11 +93,12 @@ static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t
 {
     const struct attention_attrs *at = at_heads(&c->at);
     int64_t n_a = at->head_dim, kv = attention_kv_of(at, h) * n_a;
-    double scale = (double)at->scale, factor = ref_drop_factor(c, at, b, h, i, j);
-    double p = exp(scale * ref_dot(&c->in[Q], ti, h * n_a, &c->in[K], tj, kv, n_a) - ref_get(&c->out[1], ti, h));
+    double factor = ref_drop_factor(c, at, b, h, i, j);
+    struct score s = ref_score(at, ref_dot(&c->in[Q], ti, h * n_a, &c->in[K], tj, kv, n_a));
+    double p = exp(s.y - ref_get(&c->out[1], ti, h));
     double dp = factor * ref_dot(&c->dout[0], ti, h * n_a, &c->in[VALUE], tj, kv, n_a);
     double delta = ref_dot(&c->dout[0], ti, h * n_a, &c->out[0], ti, h * n_a, n_a);
-    return (struct pair){p * factor, scale * p * (dp - delta)};
+    return (struct pair){p * factor, s.slope * p * (dp - delta)};
 }
 
 static void dq_row(const struct kernel_call *c, int64_t t, double *dq_A)
@@ -150,6 +152,7 @@ void attention_part_bwd_in_ref(const struct kernel_call *c)
     int64_t n_a = at->head_dim;
     if (c->din[Q].p) ref_each_row(c, c->in[Q].n[0], n_a, dq_row);
     if (c->din[K].p || c->din[VALUE].p) ref_each_row(c, c->in[K].n[0], 2 * n_a, dkv_row);
+    ref_sinks_bwd(c);
 }
 
 /* A row of scores and the keys' positions forward; dk and dv of one head backward. */

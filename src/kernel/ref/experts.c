@@ -167,3 +167,44 @@ void grouped_bwd_w_ref(const struct kernel_call *c)
 }
 
 size_t grouped_scratch_ref(const struct kernel_call *c, int n_threads) { return ref_scratch(c->in[1].n[1], n_threads); }
+
+/* ---- a bias per expert ---- */
+static void expert_bias_row(const struct kernel_call *c, int64_t r, double *mine)
+{
+    (void)mine;
+    int64_t e = at_expert_bias(&c->at)->bias_off ? -1 : expert_of(c, r), n = c->in[0].n[1];
+    for (int64_t i = 0; i < n; i++)
+        ref_set(&c->out[0], r, i, ref_get(&c->in[0], r, i) + (e >= 0 ? ref_get(&c->in[1], 0, e * n + i) : 0));
+}
+
+void expert_bias_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, expert_bias_row); }
+
+static void expert_bias_dx_row(const struct kernel_call *c, int64_t r, double *mine)
+{
+    (void)mine;
+    for (int64_t i = 0; i < c->dout[0].n[1]; i++) ref_put_grad(c, 0, r, i, ref_get(&c->dout[0], r, i));
+}
+
+void expert_bias_bwd_in_ref(const struct kernel_call *c)
+{
+    if (c->din[0].p) ref_each_row(c, c->dout[0].n[0], 0, expert_bias_dx_row);
+}
+
+/* In f32, as every family: the sum may go on in another round. */
+static void expert_bias_db_row(const struct kernel_call *c, int64_t e, double *mine)
+{
+    (void)mine;
+    const int32_t *rows_E = c->in[2].p;
+    int64_t first = 0, n = c->dout[0].n[1];
+    for (int64_t i = 0; i < e; i++) first += rows_E[i];
+    for (int64_t i = 0; i < n; i++) {
+        float sum = c->acc[1].p ? (float)ref_get(&c->acc[1], 0, e * n + i) : 0;
+        for (int64_t r = first; r < first + rows_E[e]; r++) sum += (float)ref_get(&c->dout[0], r, i);
+        ref_set(&c->din[1], 0, e * n + i, (double)sum);
+    }
+}
+
+void expert_bias_bwd_w_ref(const struct kernel_call *c)
+{
+    if (c->din[1].p) ref_each_row(c, view_cols(&c->in[2]), 0, expert_bias_db_row);
+}

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "kernel/codec_rows.h"
+#include "kernel/packed_rows.h"
 
 static void encode_ref(struct team *team, void *codes, enum format f, const void *x, enum dtype from, int64_t n,
                        bool saturate, const struct format_random *random)
@@ -34,4 +35,5 @@ static void decode_ref(struct team *team, void *x, enum dtype to, const void *co
     }
 }
 
-const struct format_ops format_ops_ref = {"ref", encode_ref, decode_ref, codec_encode_ref, codec_decode_ref};
+const struct format_ops format_ops_ref =
+    {"ref", encode_ref, decode_ref, codec_encode_ref, codec_decode_ref, packed_unpack_ref};

@@ -14,11 +14,17 @@ static int64_t token_row(const struct kernel_call *c, int64_t t)
     return row >= 0 && row < n ? row : -1;
 }
 
+static double embed_scale(const struct kernel_call *c)
+{
+    return at_vocab(&c->at)->scale != 0 ? (double)at_vocab(&c->at)->scale : 1;
+}
+
 static void embed_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
     int64_t row = token_row(c, t);
-    for (int64_t d = 0; d < c->in[1].n[1]; d++) ref_set(&c->out[0], t, d, row < 0 ? 0 : ref_get(&c->in[1], row, d));
+    for (int64_t d = 0; d < c->in[1].n[1]; d++)
+        ref_set(&c->out[0], t, d, row < 0 ? 0 : ref_get(&c->in[1], row, d) * embed_scale(c));
 }
 
 void embed_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, embed_row); }
@@ -31,7 +37,7 @@ static void embed_column(const struct kernel_call *c, int64_t d, double *mine)
     for (int64_t v = 0; v < c->in[1].n[0]; v++) ref_put_grad(c, 1, v, d, 0);
     for (int64_t t = 0; t < c->in[0].n[0]; t++) {
         int64_t row = token_row(c, t);
-        if (row >= 0) ref_set(dw, row, d, ref_get(dw, row, d) + ref_get(&c->dout[0], t, d));
+        if (row >= 0) ref_set(dw, row, d, ref_get(dw, row, d) + ref_get(&c->dout[0], t, d) * embed_scale(c));
     }
 }
 

@@ -54,3 +54,20 @@ static void trim_row(const struct kernel_call *c, int64_t t, double *mine)
 void trim_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->out[0].n[0], 0, trim_row); }
 
 void trim_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->dout[0].n[0], 0, trim_row); }
+
+/* ---- two tensors of one token beside each other ---- */
+static void join_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    int64_t at = 0;
+    (void)mine;
+    for (int k = 0; k < 2; k++) {
+        for (int64_t i = 0; i < c->in[k].n[1]; i++)
+            if (c->phase == KERNEL_FWD) ref_set(&c->out[0], t, at + i, ref_get(&c->in[k], t, i));
+            else ref_put_grad(c, k, t, i, ref_get(&c->dout[0], t, at + i));
+        at += c->in[k].n[1];
+    }
+}
+
+void join_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->out[0].n[0], 0, join_row); }
+
+void join_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->dout[0].n[0], 0, join_row); }

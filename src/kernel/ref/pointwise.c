@@ -4,7 +4,9 @@
  *   rotary (Su et al. 2021)   (x1, x2) turned by the angle of its position; x2 is half a head after x1
  *   gelu (Hendrycks and Gimpel 2016), tanh form   y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  *   gelu by the error function                    y = x/2 erfc(-x / sqrt(2))
- *   swiglu (Shazeer 2020)     y = gate sigmoid(gate) up
+ *   swiglu (Shazeer 2020)     y = gate sigmoid(gate) up; geglu: y = gelu(gate) up
+ *   clamped (gpt-oss)         y = g sigmoid(1.702 g) (u + 1), g = min(gate, limit), u = up within the limits
+ *   soft cap                  y = cap tanh(x / cap)
  *
  * All read an element of dout before they write din there, so the two may share memory where the row says so. */
 #include <math.h>
@@ -73,7 +75,11 @@ static struct tangent gelu_erf(double x)
     return (struct tangent){x * below, below + x * here};
 }
 
-static struct tangent act_plain(enum act_kind kind, double x) { return kind == ACT_GELU_ERF ? gelu_erf(x) : gelu(x); }
+static struct tangent soft_cap(double x, double cap)
+{
+    double th = tanh(x / cap);
+    return (struct tangent){cap * th, 1 - th * th};
+}
 
 static struct tangent silu(double x)
 {
@@ -81,33 +87,70 @@ static struct tangent silu(double x)
     return (struct tangent){x * s, s * (1 + x * (1 - s))};
 }
 
+static struct tangent gelu_quick(double x)
+{
+    double k = (double)ACT_CLAMPED_SLOPE, s = 1 / (1 + exp(-k * x));
+    return (struct tangent){x * s, s * (1 + k * x * (1 - s))};
+}
+
+/* gpt-oss: the gate from above, up from both sides; a slope of 0 beyond. */
+static struct tangent clamped_gate(double g, double limit)
+{
+    double x = fmin(g, limit), k = (double)ACT_CLAMPED_SLOPE, s = 1 / (1 + exp(-k * x));
+    return (struct tangent){x * s, g <= limit ? s * (1 + k * x * (1 - s)) : 0};
+}
+
+static struct tangent clamped_up(double u, double limit)
+{
+    return (struct tangent){fmax(-limit, fmin(u, limit)) + 1, u >= -limit && u <= limit ? 1 : 0};
+}
+
+/* Of all that goes in, or of the gate. */
+static struct tangent act_of(const struct kernel_call *c, double x)
+{
+    const struct act_attrs *at = at_act(&c->at);
+    switch (at->kind) {
+    case ACT_SWIGLU: return silu(x);
+    case ACT_GELU_ERF: return gelu_erf(x);
+    case ACT_GELU_QUICK: return gelu_quick(x);
+    case ACT_TANH: return soft_cap(x, 1);
+    case ACT_CAP: return soft_cap(x, (double)at->cap);
+    case ACT_CLAMPED: return clamped_gate(x, (double)at->cap);
+    default: return gelu(x);
+    }
+}
+
+/* What the gate is multiplied with, and its slope. */
+static struct tangent up_of(const struct kernel_call *c, double up)
+{
+    const struct act_attrs *at = at_act(&c->at);
+    return at->kind == ACT_CLAMPED ? clamped_up(up, (double)at->cap) : (struct tangent){up, 1};
+}
+
 static void act_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
-    enum act_kind kind = at_act(&c->at)->kind;
-    bool gated = kind == ACT_SWIGLU;
+    bool gated = act_gated(at_act(&c->at)->kind);
     int64_t n = c->out[0].n[1];
     for (int64_t f = 0; f < n; f++) {
         double x = ref_get(&c->in[0], t, f);
-        ref_set(&c->out[0], t, f, gated ? silu(x).y * ref_get(&c->in[0], t, n + f) : act_plain(kind, x).y);
+        ref_set(&c->out[0], t, f, act_of(c, x).y * (gated ? up_of(c, ref_get(&c->in[0], t, n + f)).y : 1));
     }
 }
 
 static void act_dx_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
-    enum act_kind kind = at_act(&c->at)->kind;
-    bool gated = kind == ACT_SWIGLU;
+    bool gated = act_gated(at_act(&c->at)->kind);
     int64_t n = c->dout[0].n[1];
     for (int64_t f = 0; f < n; f++) {
         double x = ref_get(&c->in[0], t, f), dy = ref_get(&c->dout[0], t, f);
         if (gated) {
-            double up = ref_get(&c->in[0], t, n + f);
-            struct tangent gate = silu(x);
-            ref_put_grad(c, 0, t, f, dy * up * gate.dy);
-            ref_put_grad(c, 0, t, n + f, dy * gate.y);
+            struct tangent gate = act_of(c, x), up = up_of(c, ref_get(&c->in[0], t, n + f));
+            ref_put_grad(c, 0, t, f, dy * up.y * gate.dy);
+            ref_put_grad(c, 0, t, n + f, dy * gate.y * up.dy);
         } else {
-            ref_put_grad(c, 0, t, f, dy * act_plain(kind, x).dy);
+            ref_put_grad(c, 0, t, f, dy * act_of(c, x).dy);
         }
     }
 }
@@ -128,12 +171,19 @@ static double dropout_factor(const struct kernel_call *c, int64_t t, int64_t d, 
     return keep ? (double)dropout_scale(at->p) : 0;
 }
 
+/* What b is multiplied by. */
+static double b_factor(const struct kernel_call *c, int64_t t, int64_t d, int64_t n_d)
+{
+    float times = at_dropout(&c->at)->times;
+    return dropout_factor(c, t, d, n_d) * (times != 0 ? (double)times : 1);
+}
+
 static void add_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
     int64_t n = c->in[0].n[1];
     for (int64_t d = 0; d < n; d++)
-        ref_set(&c->out[0], t, d, ref_get(&c->in[0], t, d) + ref_get(&c->in[1], t, d) * dropout_factor(c, t, d, n));
+        ref_set(&c->out[0], t, d, ref_get(&c->in[0], t, d) + ref_get(&c->in[1], t, d) * b_factor(c, t, d, n));
 }
 
 static void add_dx_row(const struct kernel_call *c, int64_t t, double *mine)
@@ -143,7 +193,7 @@ static void add_dx_row(const struct kernel_call *c, int64_t t, double *mine)
     for (int64_t d = 0; d < n; d++) {
         double dy = ref_get(&c->dout[0], t, d);
         ref_put_grad(c, 0, t, d, dy);
-        ref_put_grad(c, 1, t, d, dy * dropout_factor(c, t, d, n));
+        ref_put_grad(c, 1, t, d, dy * b_factor(c, t, d, n));
     }
 }
 

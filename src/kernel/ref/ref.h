@@ -61,6 +61,8 @@ size_t ref_scratch(int64_t each, int n_threads);
 kernel_fn embed_fwd_ref, embed_bwd_w_ref;
 kernel_fn linear_fwd_ref, linear_bwd_in_ref, linear_bwd_w_ref;
 kernel_fn rmsnorm_fwd_ref, rmsnorm_bwd_in_ref, rmsnorm_bwd_w_ref;
+kernel_fn squares_fwd_ref, squares_bwd_in_ref, norm_by_fwd_ref, norm_by_bwd_in_ref, norm_by_bwd_w_ref;
+kernel_fn headnorm_fwd_ref, headnorm_bwd_in_ref, headnorm_bwd_w_ref;
 kernel_fn layernorm_fwd_ref, layernorm_bwd_in_ref, layernorm_bwd_w_ref;
 kernel_fn rotary_fwd_ref, rotary_bwd_in_ref;
 kernel_fn attention_fwd_ref, attention_bwd_in_ref, attention_cached_fwd_ref, attention_part_fwd_ref,
@@ -72,10 +74,16 @@ kernel_fn copy_fwd_ref, copy_bwd_in_ref;
 kernel_fn router_fwd_ref, router_bwd_in_ref, load_fwd_ref, balance_fwd_ref, balance_bwd_in_ref;
 kernel_fn permute_fwd_ref, permute_bwd_in_ref, unpermute_fwd_ref, unpermute_bwd_in_ref;
 kernel_fn grouped_fwd_ref, grouped_bwd_in_ref, grouped_bwd_w_ref;
+kernel_fn expert_bias_fwd_ref, expert_bias_bwd_in_ref, expert_bias_bwd_w_ref;
 kernel_fn amax_ref, quantise_ref, linear_scaled_fwd_ref, linear_scaled_bwd_in_ref, linear_scaled_bwd_w_ref;
 kernel_fn amax_parts_ref, quantise_parts_ref, grouped_scaled_ref;
 kernel_fn mla_kv_fwd_ref, mla_kv_bwd_in_ref, trim_fwd_ref, trim_bwd_in_ref;
-kernel_fn patches_fwd_ref, pool_fwd_ref, pool_bwd_in_ref;
+kernel_fn join_fwd_ref, join_bwd_in_ref;
+kernel_fn patches_fwd_ref, pool_fwd_ref, pool_bwd_in_ref, insert_fwd_ref, insert_bwd_in_ref;
+kernel_fn conv_fwd_ref, conv_bwd_in_ref, conv_bwd_w_ref, times_fwd_ref, times_bwd_in_ref, times_bwd_w_ref;
+kernel_fn scan_fwd_ref, scan_bwd_in_ref, scan_bwd_w_ref, scan_cached_fwd_ref, conv_cached_fwd_ref;
+kernel_fn gated_norm_fwd_ref, gated_norm_bwd_in_ref, gated_norm_bwd_w_ref;
+kernel_fn tails_fwd_ref, tails_bwd_in_ref, halo_fwd_ref, halo_bwd_in_ref, carry_fwd_ref, carry_bwd_in_ref;
 
 size_t linear_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t attention_scratch_ref(const struct kernel_call *c, int n_threads);
@@ -85,5 +93,9 @@ size_t router_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t permute_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t unpermute_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t grouped_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t conv_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t conv_cached_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t scan_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t carry_scratch_ref(const struct kernel_call *c, int n_threads);
 
 #endif

@@ -40,7 +40,9 @@ void xent_fwd_ref(const struct kernel_call *c)
     const double *nats_T = c->scratch;
     double nats = 0;
     ref_each_row(c, n_t, 0, xent_row);
+    double *each = xent_each(c);
     for (int64_t t = 0; t < n_t; t++) {
+        if (each) each[t] = nats_T[t];
         nats += nats_T[t];
         trained += xent_column(c, t) != -1;
     }
@@ -71,7 +73,7 @@ static void xent_dx_row(const struct kernel_call *c, int64_t t, double *mine)
     if (target != -1) x = row_whole(c, t);
     for (int64_t v = 0; v < logits->n[1]; v++) {
         double g = target == -1 ? 0 : exp(ref_get(logits, t, v) - x.max) / x.sum - (v == target);
-        ref_put_grad(c, 0, t, v, g * (double)c->step->loss_scale);
+        ref_put_grad(c, 0, t, v, g * (double)xent_scale(c, t));
     }
 }
 

@@ -31,6 +31,8 @@ class Tutti(CMakePackage):
     depends_on("curl")
     depends_on("openssl")
     depends_on("snappy")
+    depends_on("brotli")
+    depends_on("lz4")
     depends_on("libjpeg-turbo")
     depends_on("libpng")
     depends_on("libwebp")
@@ -39,6 +41,7 @@ class Tutti(CMakePackage):
     depends_on("libarchive")
     depends_on("libdivsufsort")
     depends_on("libmicrohttpd")
+    depends_on("elfutils")
     depends_on("mpi@3:", when="+mpi")
     depends_on("onednn", when="+onednn")
 

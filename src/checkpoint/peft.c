@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tensor of theirs is called base_model.model.NAME.lora_A.weight, NAME being their matrix's without .weight; A is
+ * [r, K] and B [N, r] as here, also for GPT-2, whose matrices they keep the other way round. A matrix of theirs that is
+ * several of ours (GPT-2's c_attn) has one A for all of them, which is another model than one for each: refused. */
+#include "checkpoint/peft.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/safetensors.h"
+
+enum { CONFIG_LIMIT = 16 << 20, NAME = 192 };
+
+struct pair {
+    char name[80]; /* of the matrix, ours */
+    float *a, *b;
+};
+struct peft {
+    char *dir;
+    int64_t rank;
+    double alpha, times;
+    struct pair *pair;
+    int64_t n;
+};
+
+const char *peft_path(const struct peft *p) { return p->dir; }
+int64_t peft_rank(const struct peft *p) { return p->rank; }
+double peft_times(const struct peft *p) { return p->times; }
+int64_t peft_count(const struct peft *p) { return p->n; }
+
+bool peft_find(const struct peft *p, const char *matrix, const float **a, const float **b)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        if (!strcmp(p->pair[i].name, matrix)) {
+            *a = p->pair[i].a, *b = p->pair[i].b;
+            return true;
+        }
+    return false;
+}
+
+void peft_close(struct peft *p)
+{
+    for (int64_t i = 0; p && i < p->n; i++) {
+        xfree(p->pair[i].a);
+        xfree(p->pair[i].b);
+    }
+    if (p) xfree(p->pair), xfree(p->dir);
+    xfree(p);
+}
+
+/* ---- adapter_config.json ---- */
+/* Nothing is asked for by it. */
+static bool idle(const struct json *v)
+{
+    switch (v ? json_kind(v) : JSON_NULL) {
+    case JSON_NULL: return true;
+    case JSON_BOOL: return !json_bool(v, true);
+    case JSON_ARRAY:
+    case JSON_OBJECT: return json_size(v) == 0;
+    case JSON_STRING: return !strcmp(json_string(v, NULL, ""), "none");
+    default: return false;
+    }
+}
+
+/* Keys that say nothing of what is computed, or that the tensors say themselves. */
+static bool passed_over(const char *key)
+{
+    static const char *const keys[] = {"peft_type",
+                                       "r",
+                                       "lora_alpha",
+                                       "use_rslora",
+                                       "target_modules",
+                                       "task_type",
+                                       "base_model_name_or_path",
+                                       "revision",
+                                       "inference_mode",
+                                       "init_lora_weights",
+                                       "lora_dropout",
+                                       "fan_in_fan_out",
+                                       "auto_mapping",
+                                       "exclude_modules",
+                                       "layers_pattern",
+                                       "layers_to_transform",
+                                       "peft_version",
+                                       "runtime_config",
+                                       "loftq_config",
+                                       "qalora_group_size",
+                                       "eva_config",
+                                       "corda_config",
+                                       "megatron_core",
+                                       "ensure_weight_tying",
+                                       NULL};
+    for (int i = 0; keys[i]; i++)
+        if (!strcmp(keys[i], key)) return true;
+    return false;
+}
+
+static int read_config(struct peft *p, const struct json *c, const char *path, struct err *e)
+{
+    const char *kind;
+    int rc = json_need_string(c, "peft_type", &kind, path, e);
+    if (!rc && strcmp(kind, "LORA"))
+        return err_set(e, ERR_REQUEST, "%s: peft_type: %.40s; tutti reads LORA", path, kind);
+    if (!rc) rc = json_need_int(c, "r", 1, 1 << 20, &p->rank, path, e);
+    if (rc) return rc;
+    for (void *it = json_iter(c); it; it = json_iter_next(c, it))
+        if (!passed_over(json_iter_key(it)) && !idle(json_iter_value(it)))
+            return err_set(e, ERR_REQUEST, "%s: %.60s: tutti computes adapters without it; leave it out", path,
+                           json_iter_key(it));
+    if (json_real(json_get(c, "lora_dropout"), 0) != 0)
+        log_warn("%s: lora_dropout: nothing is dropped in front of adapters here; training goes on without it", path);
+    p->alpha = json_real(json_get(c, "lora_alpha"), NAN);
+    if (!(p->alpha > 0 && p->alpha < 1e9))
+        return err_set(e, ERR_REQUEST, "%s: lora_alpha: wanted a number above 0", path);
+    double r = (double)p->rank;
+    p->times = p->alpha / (json_bool(json_get(c, "use_rslora"), false) ? sqrt(r) : r);
+    return OK;
+}
+
+/* ---- names ---- */
+/* Theirs, of A or B of parameter q; false: it is no matrix with a name of its own. */
+static bool their_name(const struct hf_model *m, const struct hf_param *q, char which, char out[NAME])
+{
+    size_t n = strlen(q->theirs), end = strlen(".weight");
+    if (q->shape.nd != 2 || n <= end || strcmp(q->theirs + n - end, ".weight")) return false;
+    if (!strncmp(q->name, "embed.", 6)) return false;
+    snprintf(out, NAME, "base_model.model.%s%.*s.lora_%c.weight", q->prefixed ? hf_prefix(m->family) : "",
+             (int)(n - end), q->theirs, which);
+    return true;
+}
+
+static bool is_part(const struct hf_param *q)
+{
+    int64_t outs = q->transposed ? q->their_shape.n[1] : q->their_shape.n[0];
+    return outs != q->shape.n[0];
+}
+
+/* ---- tensors ---- */
+static int read_one(struct safetensors *s, const struct safetensors_entry *t, int64_t rows, int64_t cols, float **out,
+                    struct err *e)
+{
+    const char *path = safetensors_file(s, t->file);
+    char text[128];
+    if (t->dtype < 0 || !dtype_info((enum dtype)t->dtype)->is_float)
+        return err_set(e, ERR_REQUEST, "%s: %.100s: %.20s; F32, BF16 or F16 is wanted", path, t->name, t->dtype_text);
+    if (t->shape.nd != 2 || t->shape.n[0] != rows || t->shape.n[1] != cols)
+        return err_set(e, ERR_REQUEST,
+                       "%s: %.100s is %s, and this model and adapter_config.json's r make it [%lld, %lld]: an adapter "
+                       "of "
+                       "another base",
+                       path, t->name, shape_print(text, &t->shape), (long long)rows, (long long)cols);
+    void *bytes = xmalloc(t->bytes + 1);
+    int rc = safetensors_read(s, t, 0, t->bytes, bytes, e);
+    if (!rc) {
+        *out = xmalloc(to_size(rows * cols) * sizeof **out + 1);
+        convert(*out, DT_F32, bytes, (enum dtype)t->dtype, rows * cols);
+    }
+    xfree(bytes);
+    return rc;
+}
+
+static int read_pair(struct peft *p, struct safetensors *s, const struct hf_model *m, const struct hf_param *q,
+                     bool *used, struct err *e)
+{
+    char name_a[NAME], name_b[NAME];
+    if (!their_name(m, q, 'A', name_a) || !their_name(m, q, 'B', name_b)) return OK;
+    const struct safetensors_entry *a = safetensors_find(s, name_a), *b = safetensors_find(s, name_b);
+    if (!a && !b) return OK;
+    if (!a || !b)
+        return err_set(e, ERR_REQUEST, "%s: %s is missing beside its other half", p->dir, a ? name_b : name_a);
+    if (is_part(q))
+        return err_set(e, ERR_REQUEST,
+                       "%s: %s: one adapter for several matrices of tutti (%s and its neighbours), which have one each",
+                       p->dir, name_a, q->name);
+    struct pair *x = &p->pair[p->n++];
+    snprintf(x->name, sizeof x->name, "%s", q->name);
+    used[a - safetensors_at(s, 0)] = used[b - safetensors_at(s, 0)] = true;
+    int rc = read_one(s, a, p->rank, q->shape.n[1], &x->a, e);
+    return rc ? rc : read_one(s, b, q->shape.n[0], p->rank, &x->b, e);
+}
+
+static int read_tensors(struct peft *p, struct safetensors *s, const struct hf_model *m, struct err *e)
+{
+    int64_t n = hf_n_params(m), files = safetensors_count(s);
+    bool *used = xcalloc(to_size(files) + 1, sizeof *used);
+    int rc = OK;
+    p->pair = xcalloc(to_size(n) + 1, sizeof *p->pair);
+    for (int64_t i = 0; i < n && !rc; i++) {
+        struct hf_param q = hf_param_at(m, i);
+        rc = read_pair(p, s, m, &q, used, e);
+    }
+    for (int64_t i = 0; i < files && !rc; i++)
+        if (!used[i])
+            rc = err_set(e, ERR_REQUEST, "%s: %.120s has no matrix in this model: an adapter of another base", p->dir,
+                         safetensors_at(s, i)->name);
+    if (!rc && !p->n) rc = err_set(e, ERR_REQUEST, "%s: holds no adapter", p->dir);
+    xfree(used);
+    return rc;
+}
+
+static int make(struct peft **out, const char *dir, const struct json *config, const char *path, struct safetensors *s,
+                const struct hf_model *m, struct err *e)
+{
+    struct peft *p = xcalloc(1, sizeof *p);
+    p->dir = xstrdup(dir);
+    int rc = read_config(p, config, path, e);
+    if (!rc) rc = read_tensors(p, s, m, e);
+    *out = rc ? NULL : p;
+    if (rc) peft_close(p);
+    return rc;
+}
+
+int peft_open(struct peft **out, const char *dir, const struct hf_model *m, struct err *e)
+{
+    struct json *config = NULL;
+    struct safetensors *s = NULL;
+    char *path = fs_join(dir, "adapter_config.json"), *tensors = fs_join(dir, "adapter_model.safetensors");
+    *out = NULL;
+    int rc = fs_exists(path) ? json_parse_published_file(&config, path, CONFIG_LIMIT, e)
+                             : err_set(e, ERR_REQUEST,
+                                       "%s: holds no adapter_config.json; a folder that peft saved was wanted", dir);
+    if (!rc) rc = safetensors_open(&s, tensors, e);
+    if (!rc) rc = make(out, dir, config, path, s, m, e);
+    safetensors_close(s);
+    json_free(config);
+    xfree(path);
+    xfree(tensors);
+    return rc;
+}
+
+int peft_open_memory(struct peft **out, const char *config, size_t n_config, const void *tensors, size_t n_tensors,
+                     const char *what, const struct hf_model *m, struct err *e)
+{
+    struct json *root = NULL;
+    struct safetensors *s = NULL;
+    *out = NULL;
+    int rc = json_parse_published(&root, config, n_config, what, e);
+    if (!rc) rc = safetensors_open_memory(&s, tensors, n_tensors, what, e);
+    if (!rc) rc = make(out, what, root, what, s, m, e);
+    safetensors_close(s);
+    json_free(root);
+    return rc;
+}
+
+/* ---- writing ---- */
+struct writing {
+    struct weights *w;
+    int64_t *tensor; /* of the checkpoint, by tensor of theirs */
+    enum dtype dtype;
+};
+
+static int source(void *ctx, int64_t i, int64_t row, int64_t n_rows, void *dst, struct err *e)
+{
+    const struct writing *x = ctx;
+    struct ckpt_entry t = weights_at(x->w, x->tensor[i]);
+    struct region box = {.nd = 2, .lo = {row, 0}, .hi = {row + n_rows, t.shape.n[1]}};
+    return weights_read(x->w, x->tensor[i], &box, x->dtype, dst, e);
+}
+
+/* Ours of A or B of a matrix; -1: it has none. */
+static int64_t ours_of(const struct weights *w, const struct hf_param *q, char which)
+{
+    char name[128];
+    size_t n = strlen(q->name), end = strlen(".weight");
+    if (n <= end || strcmp(q->name + n - end, ".weight")) return -1;
+    snprintf(name, sizeof name, "%.*s.lora_%c", (int)(n - end), q->name, which);
+    return weights_find_param(w, name);
+}
+
+/* The last word of their matrix: q_proj of ...self_attn.q_proj.lora_A.weight. */
+static void module_of(const char *name, char out[NAME])
+{
+    snprintf(out, NAME, "%.*s", (int)(strlen(name) - strlen(".lora_A.weight")), name);
+    const char *dot = strrchr(out, '.');
+    if (dot) memmove(out, dot + 1, strlen(dot + 1) + 1);
+}
+
+/* Each once; names are pairs. */
+static void put_modules(struct json_out *o, char (*names)[NAME], int64_t n)
+{
+    char word[NAME], before[NAME];
+    json_begin_array(o, "target_modules");
+    for (int64_t i = 0; i < n; i += 2) {
+        bool again = false;
+        module_of(names[i], word);
+        for (int64_t k = 0; k < i && !again; k += 2) {
+            module_of(names[k], before);
+            again = !strcmp(word, before);
+        }
+        if (!again) json_put_string(o, NULL, word);
+    }
+    json_end_array(o);
+}
+
+static int write_config(const char *dir, const struct json *ours, char (*names)[NAME], int64_t n, bool transposed,
+                        struct err *e)
+{
+    struct str s = {0};
+    struct json_out o = {.s = &s, .pretty = true};
+    char *path = fs_join(dir, "adapter_config.json");
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "peft_type", "LORA");
+    json_put_string(&o, "task_type", "CAUSAL_LM");
+    json_put_null(&o, "base_model_name_or_path");
+    json_put_int(&o, "r", json_int(json_get(ours, "rank"), 0));
+    json_put_real(&o, "lora_alpha", json_real(json_get(ours, "alpha"), 0));
+    json_put_bool(&o, "use_rslora", json_bool(json_get(ours, "stabilised"), false));
+    json_put_int(&o, "lora_dropout", 0);
+    json_put_string(&o, "bias", "none");
+    json_put_bool(&o, "fan_in_fan_out", transposed);
+    json_put_bool(&o, "inference_mode", true);
+    put_modules(&o, names, n);
+    json_end_object(&o);
+    str_putc(&s, '\n');
+    int rc = fs_write_atomic(path, str_text(&s), s.n, e);
+    xfree(path);
+    str_free(&s);
+    return rc;
+}
+
+static int claim(const char *dir, struct err *e)
+{
+    char **names;
+    int n;
+    if (!fs_exists(dir)) return fs_mkdirs(dir, e);
+    int rc = fs_list(dir, &names, &n, e);
+    if (rc < 0) return rc;
+    fs_list_free(names, n);
+    return n ? err_set(e, ERR_REQUEST, "%s: is not empty; export into a new directory", dir) : OK;
+}
+
+int peft_export(const char *dir, const struct weights *w, enum dtype dtype, struct err *e)
+{
+    struct hf_model m;
+    const struct json *extra = weights_ckpt(w) ? ckpt_extra(weights_ckpt(w)) : NULL,
+                      *ours = extra ? json_get(extra, "adapter") : NULL;
+    if (!ours)
+        return err_set(e, ERR_REQUEST, "%s: holds no adapter; it was not trained with adapter.kind: lora",
+                       weights_path(w));
+    int rc = weights_model(w, &m, e);
+    if (rc) return rc;
+    int64_t all = hf_n_params(&m), n = 0;
+    char(*names)[NAME] = xcalloc(to_size(2 * all) + 1, sizeof *names);
+    struct safetensors_spec *spec = xcalloc(to_size(2 * all) + 1, sizeof *spec);
+    struct writing x = {.w = (struct weights *)(uintptr_t)w,
+                        .tensor = xcalloc(to_size(2 * all) + 1, sizeof *x.tensor),
+                        .dtype = dtype};
+    bool transposed = false;
+    for (int64_t i = 0; i < all && !rc; i++) {
+        struct hf_param q = hf_param_at(&m, i);
+        for (int k = 0; k < 2 && ours_of(w, &q, 'a') >= 0 && !rc; k++, n++) {
+            x.tensor[n] = ours_of(w, &q, "ab"[k]);
+            if (x.tensor[n] < 0 || is_part(&q) || !their_name(&m, &q, "AB"[k], names[n]))
+                rc = err_set(e, ERR_REQUEST, "%s: peft has no name for an adapter of %s alone; export it merged",
+                             weights_path(w), q.name);
+            else spec[n] = (struct safetensors_spec){names[n], dtype, weights_at(w, x.tensor[n]).shape};
+            transposed |= q.transposed;
+        }
+    }
+    if (!rc) rc = claim(dir, e);
+    if (!rc) rc = safetensors_write_set(dir, "adapter_model", spec, n, INT64_MAX, source, &x, e);
+    if (!rc) rc = write_config(dir, ours, names, n, transposed, e);
+    xfree(names);
+    xfree(spec);
+    xfree(x.tensor);
+    return rc;
+}

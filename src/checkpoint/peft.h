@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* peft.h: adapters in the form of Hugging Face's peft: a directory of adapter_config.json and
+ * adapter_model.safetensors, in and out.
+ *
+ * Reading matches every tensor with a matrix of the model that it is for, both ways: one that is missing, has another
+ * shape or no matrix here is refused, so an adapter of another base does not pass for one of this. Keys that change
+ * numbers and that tutti does not compute (dora, ranks by pattern, biases, saved modules) are refused by name. All of
+ * it is read at once: adapters are small.
+ * Includes: base, layout, hf.h, weights.h. Order: Local.
+ */
+#ifndef TUTTI_CHECKPOINT_PEFT_H
+#define TUTTI_CHECKPOINT_PEFT_H
+
+#include "checkpoint/weights.h"
+
+struct peft;
+int peft_open(struct peft **out, const char *dir, const struct hf_model *m, struct err *e);
+/* The same of the two files' bytes. */
+int peft_open_memory(struct peft **out, const char *config, size_t n_config, const void *tensors, size_t n_tensors,
+                     const char *what, const struct hf_model *m, struct err *e);
+void peft_close(struct peft *p);
+const char *peft_path(const struct peft *p);
+int64_t peft_rank(const struct peft *p);
+double peft_times(const struct peft *p); /* what their sums are multiplied by */
+int64_t peft_count(const struct peft *p);
+/* A [rank, K] and B [N, rank] of a matrix ("layers.0.attn.q.weight"), borrowed; false: it has no adapter. */
+bool peft_find(const struct peft *p, const char *matrix, const float **a, const float **b);
+/* The adapters of a checkpoint as a directory, which must not exist or be empty. */
+int peft_export(const char *dir, const struct weights *w, enum dtype dtype, struct err *e);
+
+#endif

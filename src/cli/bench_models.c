@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/bench_models.h"
+
+#include <string.h>
+
+#include "base/err.h"
+
+static const struct bench_model models[] = {
+    /* clang-format off */
+    {"gpt2-124m", {"model.family=gpt2", "model.layers=12", "model.hidden=768", "model.heads=12", "model.vocab=50257",
+                   "model.tie_embeddings=true", "model.max_positions=1024"}},
+    {"gpt2-355m", {"model.family=gpt2", "model.layers=24", "model.hidden=1024", "model.heads=16", "model.vocab=50257",
+                   "model.tie_embeddings=true", "model.max_positions=1024"}},
+    {"llama-110m", {"model.family=llama", "model.layers=12", "model.hidden=768", "model.heads=12", "model.kv_heads=4",
+                    "model.ffn=2048", "model.vocab=32000"}},
+    {"tiny", {"model.family=llama", "model.layers=4", "model.hidden=256", "model.heads=8", "model.kv_heads=4",
+              "model.ffn=704", "model.vocab=257"}},
+    /* clang-format on */
+};
+
+const struct bench_model *bench_model(const char *name)
+{
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        if (!strcmp(models[m].name, name)) return &models[m];
+    CHECK(0, "%s is among the choices and no model", name);
+    return NULL;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/config_preference.h"
+
+#include <string.h>
+
+#include "config/config_recipe.h"
+#include "data/pack.h"
+
+static bool is_given(const struct conf *f, const char *key) { return strcmp(conf_where(f, key), "default") != 0; }
+
+static bool fits_not(const struct config *c) { return model_sees(&c->model) || c->model.family == MODEL_BERT; }
+static bool drops(const struct config *c) { return c->model.dropout > 0; }
+static bool has_experts(const struct config *c) { return c->model.moe.experts > 0; }
+static bool has_recipe(const struct config *c)
+{
+    return recipe_quantises(c->precision.recipe) || c->precision.layers.n > 0;
+}
+static bool serves(const struct config *c) { return c->parallel.servers > 0; }
+static bool skips_bad(const struct config *c) { return c->data.skip_bad; }
+static bool witnessed(const struct config *c) { return c->run.replay_every > 0; }
+static bool rearranges(const struct config *c) { return c->data.fim.rate > 0; }
+static bool in_groups(const struct config *c) { return c->data.group > 0; }
+static bool in_parts(const struct config *c) { return c->data.parts > 1; }
+static bool packs(const struct config *c) { return c->data.pack != PACK_PADDED; }
+static bool several(const struct config *c) { return c->batch.micro != 1; }
+static bool is_odd(const struct config *c) { return c->batch.global % 2 != 0; }
+static bool looks_ahead(const struct config *c) { return c->model.mtp.depth > 0; }
+
+static const struct {
+    const char *key;
+    bool (*is)(const struct config *c);
+    const char *why;
+} refused[] = {
+    {"model.mtp.depth", looks_ahead,
+     "answers are weighed one by one, and modules for further tokens have no part in that; choose 0"},
+    {"model.family", fits_not, "preferences are of answers that a model writes; choose a decoder"},
+    {"model.dropout", drops,
+     "a pair's loss is taken in a pass of its own, before the one that learns, and both must compute the same; choose "
+     "0"},
+    {"model.moe.experts", has_experts,
+     "what balances experts is weighed by a sequence's factor, which is negative for rejected answers; choose 0"},
+    {"precision.recipe", has_recipe,
+     "in fewer bits the pass that measures and the one that learns do not compute the same; choose bf16, fp16 or fp32, "
+     "and "
+     "no precision.layers"},
+    {"parallel.servers", serves, "workers of a parameter server do not wait for both answers of a pair; choose 0"},
+    {"data.skip_bad", skips_bad, "a record that is skipped would part the pairs behind it; choose false"},
+    {"data.fim.rate", rearranges, "answers are not rearranged; choose 0"},
+    {"data.group", in_groups, "sequences are pairs; choose 0"},
+    {"data.parts", in_parts, "a sequence is an answer; choose 1"},
+    {"data.pack", packs, "a sequence is one answer; choose padded, or leave it out"},
+    {"batch.micro", several, "the gradient of each answer has a factor of its own; choose 1, or leave it out"},
+    {"batch.global", is_odd, "counts answers, and a pair is two; choose an even number"},
+    {"run.replay_every", witnessed, "steps on preferences are not computed a second time by others; choose 0"},
+};
+
+int config_resolve_preference(struct config *c, const struct conf *f, struct err *e)
+{
+    if (c->train.objective != OBJECTIVE_DPO) return OK;
+    if (!is_given(f, "data.pack")) c->data.pack = PACK_PADDED;
+    if (!is_given(f, "batch.micro")) c->batch.micro = 1;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i].is(c))
+            return conf_error(f, e, refused[i].key, "beside train.objective: dpo: %s", refused[i].why);
+    return OK;
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A list of answers in the order in which they came; the first ones have sequences. Per step: begin who fits, lay out
+ * rows, feed, choose a token for each that has logits. */
+#include "run/answering.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+struct answer {
+    int64_t id, n_ids, n_prompt, told; /* tokens: all, given, of the prompt told already */
+    int32_t *ids;
+    struct answer_spec s;
+    char *stop[ANSWER_STOPS];
+    size_t stop_n[ANSWER_STOPS];
+    int sequence; /* -1: waits */
+    int64_t reused;
+    bool prompt_fed, gone;
+    struct decoder decoder;
+    struct str held; /* text that may begin a stop string */
+    struct answer *next;
+};
+
+struct answering {
+    struct decoding *d;
+    const struct tokenizer *t;
+    struct sampler *sampler;
+    struct answer *first, **last;
+    struct decoding_part *part;
+    struct answer **of_part;
+    float *logits_V; /* changed by penalties */
+    int64_t ids, writing, waiting;
+};
+
+const char *answer_end_name(enum answer_end why)
+{
+    static const char *const name[ANSWER_N] = {"stop string", "end of text", "length", "cache full", "failed"};
+    return name[why];
+}
+
+struct answering *answering_new(struct decoding *d, const struct tokenizer *t)
+{
+    struct answering *a = xcalloc(1, sizeof *a);
+    size_t n = to_size(decoding_sequences(d));
+    a->d = d;
+    a->t = t;
+    a->sampler = sampler_new(decoding_model(d)->vocab);
+    a->last = &a->first;
+    a->part = xcalloc(n, sizeof *a->part);
+    a->of_part = xcalloc(n, sizeof(struct answer *));
+    a->logits_V = xcalloc(to_size(decoding_model(d)->vocab), sizeof *a->logits_V);
+    return a;
+}
+
+static void answer_free(struct answering *a, struct answer *x)
+{
+    struct str rest = {0};
+    if (x->sequence >= 0) {
+        decoding_close(a->d, x->sequence);
+        a->writing--;
+    } else {
+        a->waiting--;
+    }
+    decoder_end(&x->decoder, &rest);
+    str_free(&rest);
+    str_free(&x->held);
+    for (int i = 0; i < x->s.n_stop; i++) xfree(x->stop[i]);
+    xfree(x->ids);
+    xfree(x);
+}
+
+void answering_free(struct answering *a)
+{
+    if (!a) return;
+    for (struct answer *x = a->first, *next; x; x = next) {
+        next = x->next;
+        answer_free(a, x);
+    }
+    sampler_free(a->sampler);
+    xfree(a->part);
+    xfree(a->of_part);
+    xfree(a->logits_V);
+    xfree(a);
+}
+
+int64_t answering_writing(const struct answering *a) { return a->writing; }
+int64_t answering_waiting(const struct answering *a) { return a->waiting; }
+
+static int check(const struct answering *a, const struct answer_spec *s, struct err *e)
+{
+    int64_t vocab = decoding_model(a->d)->vocab, room = decoding_room(a->d);
+    int rc = sample_check(&s->sample, e);
+    if (!rc) rc = sample_before_check(&s->before, e);
+    if (rc) return rc;
+    if (s->n < 1) return err_set(e, ERR_REQUEST, "the prompt is empty: give at least one token");
+    if (s->n > room)
+        return err_set(e, ERR_REQUEST,
+                       "the prompt is %lld tokens long, and there is room for %lld positions; shorten it",
+                       (long long)s->n, (long long)room);
+    if (s->tell_from < 0 || s->tell_from >= s->n)
+        return err_set(e, ERR_REQUEST, "the prompt has %lld tokens, and they are told from %lld on", (long long)s->n,
+                       (long long)s->tell_from);
+    if (s->max_tokens < 0)
+        return err_set(e, ERR_REQUEST, "max_tokens %lld: choose 0 or more", (long long)s->max_tokens);
+    if (s->top > ANSWER_TOP)
+        return err_set(e, ERR_REQUEST, "logprobs %d: at most %d likeliest tokens are told", s->top, ANSWER_TOP);
+    if (s->n_stop > ANSWER_STOPS)
+        return err_set(e, ERR_REQUEST, "stop: %d texts, at most %d are looked for", s->n_stop, ANSWER_STOPS);
+    for (int i = 0; i < s->n_stop; i++)
+        if (!*s->stop[i]) return err_set(e, ERR_REQUEST, "stop: an empty text would end every answer at once");
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->ids[i] < 0 || s->ids[i] >= vocab)
+            return err_set(e, ERR_REQUEST, "token %d is not below the model's vocabulary of %lld: another tokenizer?",
+                           s->ids[i], (long long)vocab);
+    return OK;
+}
+
+int answering_add(struct answering *a, const struct answer_spec *s, int64_t *id, struct err *e)
+{
+    *id = 0;
+    int rc = check(a, s, e);
+    if (rc) return rc;
+    struct answer *x = xcalloc(1, sizeof *x);
+    *x = (struct answer){.id = ++a->ids, .n_ids = s->n, .n_prompt = s->n, .s = *s, .sequence = -1};
+    int64_t most = decoding_room(a->d) - s->n, more = s->max_tokens < most ? s->max_tokens : most;
+    x->ids = xcalloc(to_size(s->n + more + 1), sizeof *x->ids);
+    memcpy(x->ids, s->ids, to_size(s->n) * sizeof *x->ids);
+    for (int i = 0; i < s->n_stop; i++) {
+        x->stop[i] = xstrdup(s->stop[i]);
+        x->stop_n[i] = strlen(s->stop[i]);
+    }
+    x->decoder = (struct decoder){.t = a->t};
+    *a->last = x;
+    a->last = &x->next;
+    a->waiting++;
+    *id = x->id;
+    return OK;
+}
+
+static struct answer *answer_of(const struct answering *a, int64_t id)
+{
+    struct answer *x = a->first;
+    while (x && x->id != id) x = x->next;
+    return x;
+}
+
+/* Off the list at the end of the step, or now. */
+static void sweep(struct answering *a)
+{
+    for (struct answer **at = &a->first; *at;) {
+        struct answer *x = *at;
+        if (!x->gone) {
+            at = &x->next;
+            continue;
+        }
+        *at = x->next;
+        answer_free(a, x);
+    }
+    a->last = &a->first;
+    while (*a->last) a->last = &(*a->last)->next;
+}
+
+void answering_cancel(struct answering *a, int64_t id)
+{
+    struct answer *x = answer_of(a, id);
+    if (!x) return;
+    x->gone = true;
+    sweep(a);
+}
+
+/* ---- what it says ---- */
+
+static void finish(struct answering *a, struct answer *x, enum answer_end why, const struct err *e)
+{
+    struct answer_counts c = {x->n_prompt, x->reused, x->n_ids - x->n_prompt};
+    struct str rest = {0};
+    (void)a;
+    if (why != ANSWER_STOP) str_add(&rest, str_text(&x->held), x->held.n);
+    if (why != ANSWER_STOP) decoder_end(&x->decoder, &rest);
+    x->gone = true;
+    x->s.end(x->s.ctx, why, str_text(&rest), rest.n, &c, e);
+    str_free(&rest);
+}
+
+/* How much of the held text is certain: up to the first stop string, which ends it, or up to where one may begin. */
+static size_t certain(const struct answer *x, bool *stops)
+{
+    const char *text = str_text(&x->held);
+    size_t n = x->held.n, sure = n;
+    *stops = false;
+    for (size_t at = 0; at < sure; at++)
+        for (int i = 0; i < x->s.n_stop; i++) {
+            size_t left = n - at, most = left < x->stop_n[i] ? left : x->stop_n[i];
+            if (memcmp(text + at, x->stop[i], most)) continue;
+            *stops = most == x->stop_n[i];
+            if (*stops) return at;
+            if (at < sure) sure = at;
+        }
+    return sure;
+}
+
+/* A token of the prompt or of the answer to whoever asked, with the logits that it was chosen from (NULL: none). */
+static void tell(struct answering *a, struct answer *x, int32_t id, bool prompt, const float *logits_V)
+{
+    int32_t top[ANSWER_TOP];
+    double logprob[ANSWER_TOP];
+    struct answer_token t =
+        {.id = id, .prompt = prompt, .logprob = NAN, .top = top, .top_logprob = logprob, .logits_V = logits_V};
+    int64_t vocab = decoding_model(a->d)->vocab;
+    if (x->s.top >= 0 && logits_V) {
+        double sum = sample_log_sum(logits_V, vocab);
+        t.logprob = (double)logits_V[id] - sum;
+        t.n_top = x->s.top < vocab ? x->s.top : (int)vocab;
+        sample_top(logits_V, vocab, t.n_top, top);
+        for (int i = 0; i < t.n_top; i++) logprob[i] = (double)logits_V[top[i]] - sum;
+    }
+    bool stops = false;
+    struct str now = {0};
+    decoder_push(&x->decoder, id, prompt ? &now : &x->held);
+    if (!prompt) {
+        size_t n = certain(x, &stops), rest = x->held.n - n;
+        str_add(&now, str_text(&x->held), n);
+        if (rest && n) memmove(x->held.p, x->held.p + n, rest);
+        x->held.n = rest;
+        if (x->held.p) x->held.p[rest] = 0;
+    }
+    t.text = str_text(&now);
+    t.n = now.n;
+    if (!x->s.token(x->s.ctx, &t)) x->gone = true;
+    else if (stops) finish(a, x, ANSWER_STOP, NULL);
+    str_free(&now);
+}
+
+/* What a token looks like may hang on its being the first, so the decoder gets a prompt that is not told, too. */
+static void pass_prompt(struct answer *x, int64_t end)
+{
+    struct str nobody = {0};
+    for (; x->told < end; x->told++) decoder_push(&x->decoder, x->ids[x->told], &nobody);
+    x->decoder.n_held = 0;
+    str_free(&nobody);
+}
+
+static void choose(struct answering *a, struct answer *x, const float *logits_V)
+{
+    int64_t id, vocab = decoding_model(a->d)->vocab;
+    struct err e = {0};
+    const float *from = logits_V;
+    if (x->n_ids - x->n_prompt >= x->s.max_tokens) { /* of 0 */
+        finish(a, x, ANSWER_LENGTH, NULL);
+        return;
+    }
+    if (sample_before_changes(&x->s.before)) {
+        memcpy(a->logits_V, logits_V, to_size(vocab) * sizeof *logits_V);
+        sample_before_apply(a->sampler, &x->s.before, x->s.sample.temperature, x->ids, x->n_ids, x->n_prompt,
+                            a->logits_V);
+        from = a->logits_V;
+    }
+    if (sample_token(a->sampler, &x->s.sample, from, x->n_ids, &id, &e)) {
+        finish(a, x, ANSWER_FAILED, &e);
+    } else if (!x->s.past_end && decoding_is_end(a->d, a->t, id)) {
+        finish(a, x, ANSWER_END_OF_TEXT, NULL);
+    } else {
+        x->ids[x->n_ids++] = (int32_t)id;
+        tell(a, x, (int32_t)id, false, logits_V);
+        if (x->gone) return;
+        if (x->n_ids - x->n_prompt >= x->s.max_tokens) finish(a, x, ANSWER_LENGTH, NULL);
+        else if (decoding_fed(a->d, x->sequence) == decoding_room(a->d)) finish(a, x, ANSWER_CACHE_FULL, NULL);
+    }
+}
+
+/* ---- a step ---- */
+
+static int64_t longest(const struct answering *a, const struct answer *x)
+{
+    int64_t n = x->n_prompt + x->s.max_tokens, room = decoding_room(a->d);
+    return n < x->n_prompt || n > room ? room : n;
+}
+
+/* Pages that answers at work may still ask for. */
+static int64_t owed(const struct answering *a)
+{
+    int64_t n = 0;
+    for (const struct answer *x = a->first; x; x = x->next)
+        if (x->sequence >= 0)
+            n += decoding_pages_for(a->d, longest(a, x)) - decoding_pages_for(a->d, decoding_fed(a->d, x->sequence));
+    return n;
+}
+
+/* Whether logits of the prompt's tokens are wanted. */
+static bool scores(const struct answer *x) { return x->s.tell_prompt && x->s.top >= 0; }
+
+/* In their order, so that a long prompt is not overtaken for ever. */
+static void begin(struct answering *a)
+{
+    for (struct answer *x = a->first; x; x = x->next) {
+        if (x->sequence >= 0 || x->gone) continue;
+        const struct answer *after = x->s.after ? answer_of(a, x->s.after) : NULL;
+        if (after && !after->prompt_fed && !after->gone) continue;
+        int s = decoding_open(a->d);
+        if (s < 0) return;
+        int64_t debt = owed(a);
+        x->reused = decoding_reuse(a->d, s, x->ids, scores(x) ? x->s.tell_from : x->n_prompt);
+        int64_t needs = decoding_pages_for(a->d, longest(a, x)) - decoding_pages_for(a->d, x->reused);
+        if (decoding_pages_left(a->d) - debt < needs) {
+            x->reused = 0;
+            decoding_close(a->d, s);
+            return;
+        }
+        x->sequence = s;
+        a->writing++;
+        a->waiting--;
+    }
+}
+
+/* The rows of this step: one of each answer that is being written, then prompts. */
+static int lay_out(struct answering *a)
+{
+    int64_t left = decoding_rows(a->d);
+    int n = 0;
+    for (int prompts = 0; prompts < 2; prompts++)
+        for (struct answer *x = a->first; x && left > 0; x = x->next) {
+            if (x->sequence < 0 || x->prompt_fed == (prompts == 1)) continue;
+            int64_t fed = decoding_fed(a->d, x->sequence), rows = x->n_ids - fed;
+            if (rows > left) rows = left;
+            int64_t wanted = fed + rows == x->n_ids;
+            if (prompts && scores(x) && fed + rows >= x->s.tell_from) /* row i says what token i + 1 is */
+                wanted = fed + rows - (x->s.tell_from > fed ? x->s.tell_from - 1 : fed);
+            if (wanted > rows) wanted = rows;
+            a->part[n] = (struct decoding_part){x->sequence, x->ids + fed, rows, wanted};
+            a->of_part[n++] = x;
+            left -= rows;
+        }
+    return n;
+}
+
+/* Its rows were fed; the logits of the wanted ones begin at logits. */
+static void went_on(struct answering *a, struct answer *x, const struct decoding_part *p, const float *logits)
+{
+    int64_t vocab = decoding_model(a->d)->vocab, fed = decoding_fed(a->d, x->sequence);
+    if (!x->prompt_fed && x->s.tell_prompt) { /* wanted row k has token fed - wanted + k and says what follows it */
+        int64_t end = fed < x->n_prompt ? fed + 1 : x->n_prompt, from = fed - p->wanted + 1;
+        if (!x->told) pass_prompt(x, x->s.tell_from);
+        for (; x->told < end && !x->gone; x->told++)
+            tell(a, x, x->ids[x->told], true,
+                 scores(x) && x->told >= from && x->told ? logits + (x->told - from) * vocab : NULL);
+    }
+    if (fed < x->n_ids || x->gone) return;
+    x->prompt_fed = true;
+    pass_prompt(x, x->n_prompt);
+    choose(a, x, logits + (p->wanted - 1) * vocab);
+}
+
+int answering_step(struct answering *a, struct err *e)
+{
+    const float *logits;
+    begin(a);
+    int n = lay_out(a);
+    if (!n) return OK;
+    int rc = decoding_step(a->d, a->part, n, &logits, e);
+    if (rc) return rc;
+    for (int i = 0; i < n; i++) {
+        went_on(a, a->of_part[i], &a->part[i], logits);
+        logits += a->part[i].wanted * decoding_model(a->d)->vocab;
+    }
+    sweep(a);
+    return OK;
+}

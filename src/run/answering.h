@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* answering.h: many prompts to many texts at once, each coming and going when it likes (continuous batching, Yu et al.
+ * 2022, "Orca").
+ *
+ * An answer is a prompt, how its tokens are chosen, and where it ends. Every step feeds one token of each answer that
+ * is being written and, with the rows that are left, pieces of prompts in the order in which they came (Agrawal et al.
+ * 2023, "Sarathi"). An answer is begun when the pages for its longest length are there, so that none is ever taken
+ * back. Which tokens an answer gets is a function of its logits, its spec and the place: what else is answered beside
+ * it changes them by no more than the rounding of products with more rows. Floor 8. Order: Local; one thread at a time.
+ */
+#ifndef TUTTI_RUN_ANSWERING_H
+#define TUTTI_RUN_ANSWERING_H
+
+#include "run/decoding.h"
+#include "run/sample.h"
+
+enum answer_end { ANSWER_STOP, ANSWER_END_OF_TEXT, ANSWER_LENGTH, ANSWER_CACHE_FULL, ANSWER_FAILED, ANSWER_N };
+const char *answer_end_name(enum answer_end why); /* "stop string", "end of text", "length", "cache full", "failed" */
+
+/* One token of an answer, of its prompt where that is told too. */
+struct answer_token {
+    int32_t id;
+    bool prompt;
+    const char *text; /* what is certain now: characters that are whole and cannot begin a stop string; n may be 0 */
+    size_t n;
+    double logprob; /* natural; NaN: the first token of a prompt, or not asked for */
+    int n_top;
+    const int32_t *top; /* likeliest first */
+    const double *top_logprob;
+    const float *logits_V; /* that it was chosen from, or told by; NULL: none */
+};
+struct answer_counts {
+    int64_t prompt, reused, written; /* tokens; of the prompt those that were in the cache already */
+};
+struct answer_spec {
+    const int32_t *ids; /* of the prompt, at least one; copied */
+    int64_t n, max_tokens;
+    struct sample_spec sample;
+    struct sample_before before;
+    const char *const *stop; /* texts that end it, which it does not contain; copied */
+    int n_stop;
+    int top;           /* log-probabilities, and those of so many likeliest tokens, 0 to ANSWER_TOP; -1: none */
+    bool tell_prompt;  /* its tokens are told first, with log-probabilities if asked */
+    int64_t tell_from; /* from this one on */
+    bool past_end;     /* the end of a text does not end it */
+    int64_t after;     /* an answer with the same prompt: this one waits until that is in the cache; 0: none */
+    /* Both from answering_step. false: nobody wants it any longer. */
+    bool (*token)(void *ctx, const struct answer_token *t);
+    /* The last call. rest: text that was held back. why FAILED: e says. */
+    void (*end)(void *ctx, enum answer_end why, const char *rest, size_t n, const struct answer_counts *c,
+                const struct err *e);
+    void *ctx;
+};
+enum { ANSWER_TOP = 20, ANSWER_STOPS = 16 };
+
+struct answering;
+struct answering *answering_new(struct decoding *d, const struct tokenizer *t);
+void answering_free(struct answering *a); /* whoever is left is not told */
+
+/* ERR_REQUEST: what is wrong with it, nothing was added; else *id > 0. */
+int answering_add(struct answering *a, const struct answer_spec *s, int64_t *id, struct err *e);
+void answering_cancel(struct answering *a, int64_t id); /* its end is not told; an id that is gone is fine */
+/* Feeds one step. Answers that fail do so alone; an error is that of the machine. */
+int answering_step(struct answering *a, struct err *e);
+int64_t answering_writing(const struct answering *a); /* begun and not at an end */
+int64_t answering_waiting(const struct answering *a);
+
+#endif

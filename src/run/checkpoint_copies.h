@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint_copies.h: copies of a run's finished checkpoints elsewhere (checkpoint.copy_to), made by a thread of rank
+ * 0, which no step waits for; and the newest of them back when it is newer than what the run's own disk has.
+ *
+ * The newest checkpoint is copied; one that is published meanwhile follows, those between are not copied, and said.
+ * What fails is said and tried again, every retry_s, with whatever is the newest then; it never ends a run. Floor 8.
+ * Order: Local, rank 0.
+ */
+#ifndef TUTTI_RUN_CHECKPOINT_COPIES_H
+#define TUTTI_RUN_CHECKPOINT_COPIES_H
+
+#include "run/copy_place.h"
+
+struct copies;
+struct copies_config {
+    const char *to, *root; /* where copies go; checkpoints of the run */
+    int64_t keep;          /* newest ones that stay there; 0: all */
+    double retry_s;
+    const struct remote_options *remote;
+};
+/* *fetched: the newest copy was published later than everything below root, or is whole where the same is damaged here:
+ * it is below root now. Before the run looks for the newest.
+ *   fails   ERR_REQUEST; ERR_IO: it cannot be known what is there, and nothing here is known to be the newest */
+int copies_fetch(const struct copies_config *c, bool *fetched, struct err *e);
+/* Begins the thread, which copies the newest of root if it is not there.
+ *   fails   ERR_REQUEST: the place holds what was published later than anything of this run, so this run's copies would
+ *           never be the newest there; ERR_IO where it cannot be asked is said, and tried again by the thread */
+int copies_begin(struct copies **out, const struct copies_config *c, struct err *e);
+/* A checkpoint was published. */
+void copies_offer(struct copies *x, int64_t step);
+/* The step that is being copied, -1 none: for ckpt_info.in_use. */
+const atomic_llong *copies_in_use(const struct copies *x);
+/* Waits until the newest is copied, or could not be; `at_once`: gives up and says so. NULL is fine. */
+void copies_end(struct copies *x, bool at_once);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* decoding_impl.h: what a decoding is made of, for the files that make it up. */
+#ifndef TUTTI_RUN_DECODING_IMPL_H
+#define TUTTI_RUN_DECODING_IMPL_H
+
+#include "parallel/run.h"
+#include "run/cache_pages.h"
+#include "run/decoding.h"
+#include "run/decoding_ranks.h"
+#include "tape/program.h"
+
+enum { SIZES = 12 }; /* 2^11 rows at most */
+
+struct sized { /* recorded for so many rows, of which so many are wanted */
+    struct tape *tape;
+    struct program *program;
+    bool agreed; /* all ranks have it */
+};
+
+struct sequence {
+    bool open;                   /* all ranks are at work */
+    int64_t fed, n_pages, known; /* pages of it that were told to cache_pages */
+    int32_t *page, *ids;
+};
+
+struct decoding {
+    struct device *dev;
+    struct stream *stream;
+    struct kernel_table kernels;
+    struct model_config model;
+    struct param_table params;
+    struct store store;
+    struct par par;
+    const struct decoding_ranks *ranks; /* NULL: alone */
+    struct par_run collectives;
+    struct model_stage part;
+    bool open; /* on all ranks */
+    enum dtype dtype;
+    struct {
+        int64_t page, pages, sequences, most; /* places of a page; pages, sequences, pages of a sequence */
+    } cache;
+    int64_t room, rows, room_rows; /* positions; rows of a step, and of its largest program */
+    bool reuse;
+    struct sized sized[SIZES][SIZES];
+    struct buffer keys, rope, data, logits, scratch, stage_in, stage_out, gathered; /* gathered: logits of tp's ranks */
+    void **slot;
+    float *host_logits;
+    int32_t *host;   /* tokens, positions, wanted [room_rows] each, runs: what is copied to the device */
+    int32_t *packed; /* the same without what is not used: what ranks are told */
+    struct {
+        int64_t n, rows;          /* pictures, and what they became: rows of the stream */
+        struct buffer stream, at; /* those; which of them each token of a step is */
+        int32_t *host;            /* at */
+    } pictures;
+    struct sequence *seq;
+    struct cache_pages *pages;
+    int64_t eos[HF_EOS];
+    int n_eos;
+};
+
+/* decoding_pictures.c: which tokens of a step are patches; frees what is held of pictures. */
+void decoding_lay_patches(struct decoding *d, const struct decoding_part *part, int n_parts);
+void decoding_pictures_fini(struct decoding *d);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* preference.h: direct preference optimisation (Rafailov et al. 2023, equation 7), as numbers: of a pair of answers
+ * y_w, preferred, and y_l, and with log p(y) the sum over an answer's tokens,
+ *
+ *   loss = -log sigmoid(h),   h = beta (log p(y_w) - log ref(y_w)) - beta (log p(y_l) - log ref(y_l))
+ *
+ * whose two halves are the rewards of the answers. The gradient with respect to log p(y_w) is -beta sigmoid(-h), that
+ * with respect to log p(y_l) the same with the other sign: a factor of each sequence's own gradient.
+ *
+ * The reference is what the run began with: its log-probabilities of all answers are taken once, before the first step,
+ * and kept in run.dir/reference.bin, 8 bytes an answer. So there is no second set of weights in memory, in any layout.
+ *
+ * Floor 8. Order: Local.
+ */
+#ifndef TUTTI_RUN_PREFERENCE_H
+#define TUTTI_RUN_PREFERENCE_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct preference_sums {     /* over pairs */
+    double loss;             /* nats */
+    double chosen, rejected; /* rewards */
+    int64_t right, pairs;    /* right: whose chosen answer has the larger reward */
+};
+
+/* nats and reference: -log p of the chosen and of the rejected answer. Adds to *s; factor: d(loss) / d(nats). */
+void preference_pair(double beta, const double nats[2], const double reference[2], struct preference_sums *s,
+                     double factor[2]);
+
+/* The reference's nats of a run's answers: those trained on, and those of evaluations. */
+struct reference {
+    double *train, *valid; /* [n_train], [n_valid], in the order of the data's list of evaluation; xfree them */
+    int64_t n_train, n_valid;
+    uint64_t of_train, of_valid; /* fingerprints of the data */
+};
+int reference_write(const char *dir, const struct reference *r, struct err *e);
+/* Into the arrays, which have room. ERR_REQUEST: there is none, or it is of other data; ERR_CORRUPT: damaged. */
+int reference_read(const char *dir, struct reference *r, struct err *e);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* service.h: a model behind the routes of OpenAI's API: /v1/completions, /v1/chat/completions, /v1/models, and /health,
+ * /metrics (Prometheus) and / (a page to chat with).
+ *
+ * Two threads. The server's reads and checks a request and puts it into a queue of at most `queue`; the service's own
+ * (whoever calls service_run) begins what fits, feeds the model step by step (run/answering.h) and writes what comes.
+ * A request ends when its answer does, when its client is gone or takes nothing, or after `time_s`.
+ * Order: Local.
+ */
+#ifndef TUTTI_SERVE_SERVICE_H
+#define TUTTI_SERVE_SERVICE_H
+
+#include "data/chat.h"
+#include "run/answering.h"
+
+struct service_config {
+    struct decoding *decoding;
+    const struct tokenizer *tokenizer;
+    const struct chat *chat;   /* NULL: no chat completions */
+    const char *model;         /* the name it has in requests */
+    const char *address, *key; /* key NULL: loopback only, ERR_REQUEST elsewhere */
+    int port;                  /* 0: a free one */
+    int queue;                 /* requests that wait; more are told to come back later */
+    int64_t max_tokens;        /* of an answer */
+    size_t max_body;
+    int time_s;          /* of a request, from when it came */
+    int clients, idle_s; /* connections; seconds that one may do nothing */
+};
+struct service;
+int service_open(struct service **out, const struct service_config *c, struct err *e);
+int service_port(const struct service *s);
+/* Until `stop` says so (NULL: never) and what was begun is done, or told that it is not, at most `grace_s` later. */
+int service_run(struct service *s, bool (*stop)(void *ctx), void *ctx, int grace_s, struct err *e);
+void service_close(struct service *s); /* NULL is fine */
+
+#endif

@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# tutti serve, generate --prompts and eval as a person uses them: a small run is served, asked, looked at by a browser where there is
+# one, and ended by Ctrl-C; what it must not do is refused before anything is opened.
+#   test_serve.sh TUTTI ROOT
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
+cd "$dir" || exit 1
+server=
+at_end() { [ -z "$server" ] || kill -9 "$server" 2>/dev/null; }
+
+for i in $(seq 200); do echo "once upon a time there was a number $i and it was so"; done >text.txt
+"$tutti" train "$root/examples/quickstart.yaml" model.layers=1 model.hidden=32 model.heads=2 model.kv_heads=1 model.ffn=48 model.seq_len=64 \
+    batch.global=4 batch.micro=4 data.train=text.txt 'data.valid=[]' run.steps=2 run.threads=1 run.tensorboard=false run.dir=run >out 2>&1 ||
+    fail "train: $(tail -3 out)"
+
+refused() { # PATTERN COMMAND...
+    local pattern=$1
+    shift
+    "$tutti" "$@" >out 2>&1
+    [ $? = 2 ] && grep -q -- "$pattern" out || fail "$*: $(cat out)"
+}
+refused 'key' serve run --port 0 --address 0.0.0.0
+echo short >key
+refused '16 characters' serve run --port 0 --key-file key
+echo a-key-that-is-long-enough >key
+chmod 644 key
+refused 'chmod 600' serve run --port 0 --key-file key
+chmod 600 key
+refused 'no address of numbers' serve run --port 0 --address localhost --key-file key
+refused 'chat' serve run --port 0 --chat-template nothing-like-it
+refused '--tasks FILE' eval run
+refused 'go with --prompts' generate run --prompt a --stop b
+refused 'which one' generate run --prompt a --prompts b
+
+printf '%s\n' '{"prompt":"once upon"}' '{"prompt":"a number"}' >prompts.jsonl
+"$tutti" generate run --prompts prompts.jsonl --max-tokens 5 --seed 3 >one || fail "generate --prompts"
+"$tutti" generate run --prompts prompts.jsonl --max-tokens 5 --seed 3 --batch 1 >two || fail "generate --batch 1"
+cmp -s one two && [ "$(wc -l <one)" = 2 ] && grep -q '^{"index":1,"prompt":"a number","text":".*","stopped":"length","prompt_tokens":8,"new_tokens":5}$' one ||
+    fail "generate --prompts: $(cat one two)"
+refused '--tp, which shares out keys' generate run --prompt a --cp 2
+refused '--tp cuts experts' serve run --ep 2
+refused 'what --tp x --pp leaves' eval run --tasks none --dp 2
+refused 'say -n 2' generate run --prompt a -n 3 --tp 2
+refused 'too few for 4 stages' generate run --prompt a --pp 4
+for ranks in '-n 2' '--pp 2' '-n 4 --pp 2'; do # shellcheck disable=SC2086
+    "$tutti" generate run --prompts prompts.jsonl --max-tokens 5 --seed 3 --dtype f32 --threads 1 $ranks >two || fail "generate $ranks"
+    "$tutti" generate run --prompts prompts.jsonl --max-tokens 5 --seed 3 --dtype f32 --threads 1 >one && cmp -s one two || fail "generate $ranks: $(cat one two)"
+done
+printf '%s\n' '{"text":"once upon a time"}' '{"prompt":"a","choices":["b","c"],"answer":0}' >tasks.jsonl
+"$tutti" eval run --tasks tasks.jsonl >out 2>&1 && grep -q '^perplexity  *1  perplexity ' out || fail "eval: $(cat out)"
+"$tutti" eval run --tasks tasks.jsonl --threads 1 >one && "$tutti" eval run --tasks tasks.jsonl --threads 1 -n 2 >two && cmp -s one two || fail "eval -n 2: $(cat one two)"
+
+"$tutti" serve run --port 0 --name mine --sequences 2 --threads 1 -n 2 >log 2>&1 &
+server=$!
+for i in $(seq 300); do
+    port=$(grep -oE '127\.0\.0\.1:[0-9]+/v1' log | grep -oE ':[0-9]+' | tr -d :)
+    [ -n "$port" ] && break
+    sleep 0.1
+done
+[ -n "$port" ] || { fail "it does not come up: $(cat log)" && exit; }
+ask() { # PATH [BODY]
+    exec 5<>"/dev/tcp/127.0.0.1/$port" || { fail "nobody is there" && return; }
+    if [ $# = 2 ]; then
+        printf 'POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' "$1" ${#2} "$2" >&5
+    else
+        printf 'GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' "$1" >&5
+    fi
+    cat <&5
+    exec 5<&-
+}
+ask /health | grep -q '^ok' || fail "health"
+ask /v1/models | grep -q '"id":"mine"' || fail "models"
+ask /v1/completions '{"model":"mine","prompt":"once","max_tokens":4}' | grep -q '"completion_tokens":4' || fail "completions"
+ask /v1/chat/completions '{"messages":[{"role":"user","content":"a"}]}' | grep -q 'no chat template' || fail "chat without a template"
+ask / | grep -q '<title>tutti</title>' || fail "the page"
+ask / | grep -qE '(src|href)=' && fail "the page asks for something from elsewhere"
+if bash "$root/scripts/browser.sh" >/dev/null 2>&1; then
+    bash "$root/scripts/browser.sh" "http://127.0.0.1:$port/?ask=once" page.png >out 2>&1 || fail "in a browser: $(tail -3 out)"
+    for i in $(seq 100); do # the page's script asked for a chat, was refused, and asked for a completion
+        n=$(ask /metrics | sed -n 's/^tutti_requests_total \([0-9]*\).*/\1/p')
+        [ "${n:-0}" -ge 4 ] && break
+        sleep 0.1
+    done
+    [ "${n:-0}" -ge 4 ] || fail "the page asked nothing: $n requests"
+fi
+kill -INT $server
+wait $server || fail "after Ctrl-C: another status than 0: $(cat log)"
+server=
+passed

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The server from a client's side: what it answers is what the model says, whole and streamed; what is wrong is refused
+ * by name; and clients that send garbage, go away in the middle, never read or come all at once stop nobody else. */
+#include "run/written.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "serve/service.h"
+
+struct house {
+    struct written x;
+    struct decoding *d;
+    struct tokenizer *t;
+    struct chat *chat;
+    struct service *s;
+    pthread_t thread;
+    atomic_bool stop;
+};
+
+static bool stopped(void *ctx) { return atomic_load((atomic_bool *)ctx); }
+
+static void *serve(void *ctx)
+{
+    struct house *h = ctx;
+    struct err e = {0};
+    if (service_run(h->s, stopped, &h->stop, 5, &e)) fail_msg("%s", e.text);
+    return NULL;
+}
+
+static void open_house(struct house *h, const char *key, int queue, int time_s)
+{
+    struct err e = {0};
+    memset(h, 0, sizeof *h);
+    written_open(&h->x, MODEL_LLAMA, 512);
+    h->d = written_decoding(&h->x, 4, 64, 0);
+    h->t = tokenizer_new_byte();
+    char *path = fs_join(h->x.dir, "chat.jinja");
+    const char *text = "{% for m in messages %}{{ m.content }} {% endfor %}";
+    if (fs_write_atomic(path, text, strlen(text), &e) ||
+        chat_open(&h->chat, &(struct chat_rules){.template_name = path}, h->t, &e))
+        fail_msg("%s", e.text);
+    xfree(path);
+    struct service_config c = {.decoding = h->d,
+                               .tokenizer = h->t,
+                               .chat = h->chat,
+                               .model = "toy",
+                               .address = "127.0.0.1",
+                               .key = key,
+                               .queue = queue,
+                               .max_tokens = 400,
+                               .max_body = 1 << 16,
+                               .time_s = time_s,
+                               .clients = 200,
+                               .idle_s = 20};
+    if (service_open(&h->s, &c, &e)) fail_msg("%s", e.text);
+    assert_int_equal(pthread_create(&h->thread, NULL, serve, h), 0);
+}
+
+static void close_house(struct house *h)
+{
+    atomic_store(&h->stop, true);
+    pthread_join(h->thread, NULL);
+    service_close(h->s);
+    assert_int_equal(decoding_pages_left(h->d), decoding_pages(h->d)); /* nobody's answer is left behind */
+    decoding_free(h->d);
+    chat_close(h->chat);
+    tokenizer_free(h->t);
+    written_close(&h->x);
+}
+
+/* ---- a client ---- */
+
+static int join(const struct house *h)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)service_port(h->s)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct timeval most = {.tv_sec = 60};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+    if (connect(fd, (struct sockaddr *)(void *)&to, sizeof to)) fail_msg("cannot connect");
+    return fd;
+}
+
+static void send_text(int fd, const char *text, size_t n)
+{
+    while (n) {
+        ssize_t k = send(fd, text, n, MSG_NOSIGNAL);
+        if (k <= 0) return; /* closed on us: what came back says why */
+        text += k;
+        n -= (size_t)k;
+    }
+}
+
+static void put_request(struct str *s, const char *method, const char *path, const char *headers, const char *body)
+{
+    str_printf(s, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s", method, path, headers);
+    if (body) str_printf(s, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
+    str_printf(s, "\r\n%s", body ? body : "");
+}
+
+static char *read_all(int fd)
+{
+    struct str got = {0};
+    char block[4096];
+    ssize_t n;
+    while ((n = recv(fd, block, sizeof block, 0)) > 0) str_add(&got, block, (size_t)n);
+    char *text = xstrdup(str_text(&got));
+    str_free(&got);
+    close(fd);
+    return text;
+}
+
+static char *ask_with(const struct house *h, const char *method, const char *path, const char *headers,
+                      const char *body, int *status)
+{
+    struct str s = {0};
+    int fd = join(h);
+    put_request(&s, method, path, headers, body);
+    send_text(fd, s.p, s.n);
+    str_free(&s);
+    char *text = read_all(fd);
+    *status = !strncmp(text, "HTTP/1.1 ", 9) ? atoi(text + 9) : 0;
+    return text;
+}
+
+/* The answer's JSON; fails unless the status is as wanted. */
+static struct json *ask(const struct house *h, const char *path, const char *body, int wanted)
+{
+    int status;
+    struct err e = {0};
+    struct json *v;
+    char *text = ask_with(h, "POST", path, "", body, &status), *start = strstr(text, "\r\n\r\n");
+    if (status != wanted) fail_msg("%s: wanted %d, got %.400s", body, wanted, text);
+    if (json_parse(&v, start + 4, strlen(start + 4), "answer", &e)) fail_msg("%s: %s", e.text, text);
+    xfree(text);
+    return v;
+}
+
+static const struct json *choice(const struct json *v, size_t i) { return json_at(json_get(v, "choices"), i); }
+static const char *text_of(const struct json *v, size_t i)
+{
+    return json_string(json_get(choice(v, i), "text"), NULL, NULL);
+}
+
+/* Texts of all events put together, and how many there were; headers and the sizes of pieces are passed over. */
+static char *streamed(const struct house *h, const char *path, const char *body, int *events)
+{
+    int status;
+    struct str all = {0};
+    char *text = ask_with(h, "POST", path, "", body, &status), *at = text;
+    assert_int_equal(status, 200);
+    assert_non_null(strstr(text, "data: [DONE]\n\n"));
+    for (*events = 0; (at = strstr(at, "data: {")); ++*events) {
+        struct json *v;
+        struct err e = {0};
+        char *end = strstr(at, "\n\n");
+        at += 6;
+        if (json_parse(&v, at, (size_t)(end - at), "event", &e)) fail_msg("%s: %.*s", e.text, (int)(end - at), at);
+        const struct json *c = choice(v, 0);
+        str_puts(&all, json_string(json_get(c, "text"), NULL,
+                                   json_string(json_get(json_get(c, "delta"), "content"), NULL, "")));
+        json_free(v);
+    }
+    char *out = xstrdup(str_text(&all));
+    str_free(&all);
+    xfree(text);
+    return out;
+}
+
+static long metric(const struct house *h, const char *name)
+{
+    int status;
+    char *text = ask_with(h, "GET", "/metrics", "", NULL, &status), line[80];
+    assert_int_equal(status, 200);
+    snprintf(line, sizeof line, "\n%s ", name);
+    char *at = strstr(text, line);
+    assert_non_null(at);
+    long v = atol(at + strlen(line));
+    xfree(text);
+    return v;
+}
+
+#define PROMPT "0123456789 0123456789 0123456789 0123456789"
+
+static void test_answers(void **state)
+{
+    (void)state;
+    struct house h;
+    int events;
+    open_house(&h, NULL, 50, 60);
+    struct json *a = ask(&h, "/v1/completions", "{\"prompt\":\"" PROMPT "\",\"max_tokens\":30,\"temperature\":0}", 200),
+                *b = ask(&h, "/v1/completions",
+                         "{\"model\":\"toy\",\"prompt\":[\"" PROMPT "\",\"5\"],\"max_tokens\":30,\"temperature\":0,"
+                         "\"n\":2,\"stop\":null,\"user\":\"me\"}",
+                         200);
+    assert_string_equal(text_of(a, 0), text_of(b, 0));
+    assert_string_equal(text_of(a, 0), text_of(b, 1));
+    assert_string_equal(text_of(b, 2), text_of(b, 3));
+    assert_int_equal(json_size(json_get(b, "choices")), 4);
+    const struct json *u = json_get(b, "usage");
+    assert_int_equal(json_int(json_get(u, "prompt_tokens"), 0), 44);
+    assert_int_equal(json_int(json_get(json_get(u, "prompt_tokens_details"), "cached_tokens"), 0), 32);
+    char *s = streamed(&h, "/v1/completions",
+                       "{\"prompt\":\"" PROMPT "\",\"max_tokens\":30,\"temperature\":0,\"stream\":true,"
+                       "\"stream_options\":{\"include_usage\":true}}",
+                       &events);
+    assert_string_equal(s, text_of(a, 0));
+    assert_true(events > 3);
+    xfree(s);
+    /* The same seed the same text, another seed (nearly surely) another; in a chat's stream as well. */
+    const char *const drawn[] = {"{\"messages\":[{\"role\":\"user\",\"content\":\"" PROMPT
+                                 "\"}],\"max_tokens\":40,\"seed\":3,\"stream\":true}",
+                                 "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"" PROMPT
+                                 "\"}]}],\"max_tokens\":40,\"seed\":3,\"stream\":true}",
+                                 "{\"messages\":[{\"role\":\"user\",\"content\":\"" PROMPT
+                                 "\"}],\"max_tokens\":40,\"seed\":4,\"stream\":true}"};
+    char *d[3];
+    for (int i = 0; i < 3; i++) d[i] = streamed(&h, "/v1/chat/completions", drawn[i], &events);
+    assert_string_equal(d[0], d[1]);
+    assert_string_not_equal(d[0], d[2]);
+    for (int i = 0; i < 3; i++) xfree(d[i]);
+    json_free(a);
+    json_free(b);
+    close_house(&h);
+}
+
+static void test_logprobs(void **state)
+{
+    (void)state;
+    struct house h;
+    int32_t ids[sizeof PROMPT];
+    double want[sizeof PROMPT];
+    int64_t n = (int64_t)sizeof PROMPT - 1;
+    open_house(&h, NULL, 50, 60);
+    for (int64_t i = 0; i < n; i++) ids[i] = PROMPT[i];
+    written_logprobs(&h.x, ids, n, want);
+    struct json *v =
+        ask(&h, "/v1/completions", "{\"prompt\":\"" PROMPT "\",\"max_tokens\":0,\"echo\":true,\"logprobs\":2}", 200);
+    const struct json *l = json_get(choice(v, 0), "logprobs"), *of = json_get(l, "token_logprobs");
+    assert_string_equal(text_of(v, 0), PROMPT);
+    assert_int_equal(json_size(of), n);
+    assert_int_equal(json_kind(json_at(of, 0)), JSON_NULL);
+    for (size_t i = 1; i < (size_t)n; i++) {
+        assert_true(fabs(json_real(json_at(of, i), 1) - want[i]) < 1e-4);
+        assert_int_equal(json_int(json_at(json_get(l, "text_offset"), i), -1), i);
+        assert_int_equal(json_size(json_at(json_get(l, "top_logprobs"), i)), 2);
+    }
+    json_free(v);
+    close_house(&h);
+}
+
+static void test_wrong_requests(void **state)
+{
+    (void)state;
+    struct house h;
+    int status;
+    open_house(&h, "a key of ours", 50, 60);
+    static const char *const wrong[] = {"",
+                                        "{",
+                                        "[]",
+                                        "null",
+                                        "{}",
+                                        "{\"prompt\":5}",
+                                        "{\"prompt\":[]}",
+                                        "{\"prompt\":[67]}",
+                                        "{\"prompt\":[-1]}",
+                                        "{\"prompt\":\"abc\"}",
+                                        "{\"prompt\":\"1\",\"max_tokens\":-1}",
+                                        "{\"prompt\":\"1\",\"max_tokens\":\"9\"}",
+                                        "{\"prompt\":\"1\",\"temperature\":-1}",
+                                        "{\"prompt\":\"1\",\"top_p\":0}",
+                                        "{\"prompt\":\"1\",\"n\":17}",
+                                        "{\"prompt\":\"1\",\"stop\":[\"\"]}",
+                                        "{\"prompt\":\"1\",\"stop\":5}",
+                                        "{\"prompt\":\"1\",\"logprobs\":99}",
+                                        "{\"prompt\":\"1\",\"model\":\"other\"}",
+                                        "{\"prompt\":\"1\",\"logit_bias\":{\"5\":1}}",
+                                        "{\"prompt\":\"1\",\"suffix\":\"2\"}",
+                                        "{\"prompt\":\"1\",\"stream\":1}",
+                                        "{\"prompt\":\"\\u0000\"}",
+                                        "{\"prompt\":\"1\",\"seed\":1.5}",
+                                        "{\"prompt\":[[1],\"2\",{}]}"};
+    const char *with = "Authorization: Bearer a key of ours\r\n";
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char *text = ask_with(&h, "POST", "/v1/completions", with, wrong[i], &status);
+        if (status != 400 || !strstr(text, "\"error\":{\"message\":\"")) fail_msg("%s: %.300s", wrong[i], text);
+        xfree(text);
+    }
+    static const char *const chats[] = {"{\"messages\":[]}",
+                                        "{\"messages\":[{\"content\":\"1\"}]}",
+                                        "{\"messages\":[{\"role\":\"user\",\"content\":7}]}",
+                                        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
+                                        "{\"messages\":[{\"role\":\"user\",\"content\":\"1\"}],\"top_logprobs\":1}",
+                                        "{\"messages\":[{\"role\":\"user\",\"content\":\"1\"}],\"tools\":[{}]}"};
+    for (size_t i = 0; i < sizeof chats / sizeof *chats; i++) {
+        xfree(ask_with(&h, "POST", "/v1/chat/completions", with, chats[i], &status));
+        if (status != 400) fail_msg("%s: %d", chats[i], status);
+    }
+    static const struct {
+        const char *method, *path, *headers, *body;
+        int status;
+    } asked[] =
+        {{"POST", "/v1/completions", "", "{\"prompt\":\"1\"}", 401},
+         {"POST", "/v1/completions", "Authorization: Bearer a key of our\r\n", "{\"prompt\":\"1\"}", 401},
+         {"GET", "/v1/models", "", NULL, 401},
+         {"GET", "/metrics", "", NULL, 401},
+         {"GET", "/", "", NULL, 200},
+         {"GET", "/health", "", NULL, 200},
+         {"GET", "/v1/models", "Authorization: Bearer a key of ours\r\n", NULL, 200},
+         {"GET", "/v1/completions", "Authorization: Bearer a key of ours\r\n", NULL, 405},
+         {"POST", "/v1/models", "Authorization: Bearer a key of ours\r\n", "{}", 405},
+         {"PUT", "/v1/models", "Authorization: Bearer a key of ours\r\n", NULL, 405},
+         {"GET", "/v1", "Authorization: Bearer a key of ours\r\n", NULL, 404},
+         {"POST", "/v1/completions", "Authorization: Bearer a key of ours\r\nContent-Type: text/plain\r\n", NULL, 415},
+         {"POST", "/v1/completions",
+          "Authorization: Bearer a key of ours\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\n", NULL,
+          413}};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        xfree(ask_with(&h, asked[i].method, asked[i].path, asked[i].headers, asked[i].body, &status));
+        if (status != asked[i].status)
+            fail_msg("%s %s: wanted %d, got %d", asked[i].method, asked[i].path, asked[i].status, status);
+    }
+    close_house(&h);
+    struct err e = {0};
+    struct service *s;
+    struct service_config c = {.address = "0.0.0.0"};
+    assert_int_equal(service_open(&s, &c, &e), ERR_REQUEST); /* for everybody, and no key */
+}
+
+/* ---- clients that mean ill, beside one that does not ---- */
+
+enum { CLIENTS = 24 };
+struct client {
+    const struct house *h;
+    int i;
+    pthread_t thread;
+    char *said;
+};
+
+static void *be_a_client(void *ctx)
+{
+    struct client *c = ctx;
+    struct str s = {0};
+    int fd, status;
+    char byte[200];
+    switch (c->i % 6) {
+    case 0: /* goes away in the middle of a stream */
+        fd = join(c->h);
+        put_request(&s, "POST", "/v1/completions", "",
+                    "{\"prompt\":\"" PROMPT "\",\"n\":16,\"max_tokens\":400,\"ignore_eos\":true,\"stream\":true}");
+        send_text(fd, s.p, s.n);
+        (void)recv(fd, byte, sizeof byte, 0);
+        close(fd);
+        break;
+    case 1: /* goes away before the answer */
+        fd = join(c->h);
+        put_request(&s, "POST", "/v1/completions", "",
+                    "{\"prompt\":\"" PROMPT "\",\"n\":16,\"max_tokens\":400,\"ignore_eos\":true}");
+        send_text(fd, s.p, s.n);
+        close(fd);
+        break;
+    case 2: /* garbage, half a request */
+        fd = join(c->h);
+        for (size_t k = 0; k < sizeof byte; k++) byte[k] = (char)rng_u32(9, (uint64_t)c->i, k);
+        send_text(fd, byte, sizeof byte);
+        close(fd);
+        fd = join(c->h);
+        put_request(&s, "POST", "/v1/completions", "", "{\"prompt\":\"1\"}");
+        send_text(fd, s.p, s.n / 2);
+        close(fd);
+        break;
+    case 3: /* a stream that is read late */
+        fd = join(c->h);
+        put_request(&s, "POST", "/v1/completions", "",
+                    "{\"prompt\":\"1\",\"max_tokens\":60,\"ignore_eos\":true,\"stream\":true,\"logprobs\":20}");
+        send_text(fd, s.p, s.n);
+        usleep(300000);
+        xfree(read_all(fd));
+        break;
+    default: /* means well */
+        c->said = ask_with(c->h, "POST", "/v1/completions", "",
+                           "{\"prompt\":\"" PROMPT "\",\"max_tokens\":30,\"temperature\":0}", &status);
+        if (status != 200) xfree(c->said), c->said = NULL;
+    }
+    str_free(&s);
+    return NULL;
+}
+
+static void test_all_at_once(void **state)
+{
+    (void)state;
+    struct house h;
+    struct client c[CLIENTS];
+    open_house(&h, NULL, 100, 60);
+    struct json *v = ask(&h, "/v1/completions", "{\"prompt\":\"" PROMPT "\",\"max_tokens\":30,\"temperature\":0}", 200);
+    struct str text = {0};
+    struct json_out o = {.s = &text};
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "text", text_of(v, 0)); /* as it is spelt in an answer */
+    for (int i = 0; i < CLIENTS; i++) {
+        c[i] = (struct client){.h = &h, .i = i};
+        assert_int_equal(pthread_create(&c[i].thread, NULL, be_a_client, &c[i]), 0);
+    }
+    for (int i = 0; i < CLIENTS; i++) pthread_join(c[i].thread, NULL);
+    for (int i = 0; i < CLIENTS; i++) {
+        if (i % 6 > 3 && (!c[i].said || !strstr(c[i].said, str_text(&text) + 1)))
+            fail_msg("client %d was told %.300s, not %s", i, c[i].said ? c[i].said : "nothing", str_text(&text));
+        xfree(c[i].said);
+    }
+    for (int k = 0; metric(&h, "tutti_requests_lost_total") < 2 * CLIENTS / 6; k++) { /* each is noticed */
+        if (k > 3000) fail_msg("lost: %ld", metric(&h, "tutti_requests_lost_total"));
+        usleep(10000);
+    }
+    while (metric(&h, "tutti_answers_writing")) usleep(10000);
+    str_free(&text);
+    json_free(v);
+    close_house(&h);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    struct house h;
+    struct str s = {0};
+    int status, fd[3];
+    open_house(&h, NULL, 3, 2);
+    for (int i = 0; i < 3; i++) { /* they fill the queue, and are never read */
+        fd[i] = join(&h);
+        str_clear(&s);
+        put_request(&s, "POST", "/v1/completions", "",
+                    "{\"prompt\":\"1\",\"n\":16,\"max_tokens\":400,\"ignore_eos\":true,\"stream\":true,\"logprobs\":"
+                    "20}");
+        send_text(fd[i], s.p, s.n);
+    }
+    bool busy = false;
+    int answered = 0;
+    for (int k = 0; k < 200 && !busy; k++) {
+        char *text = ask_with(&h, "POST", "/v1/completions", "", "{\"prompt\":\"1\",\"max_tokens\":1}", &status);
+        busy = status == 429;
+        if (busy) assert_non_null(strstr(text, "Retry-After: 1"));
+        else if (status != 200) fail_msg("%s", text);
+        else answered++;
+        xfree(text);
+    }
+    assert_true(busy);
+    for (int k = 0; k < 3000; k++) { /* each ends: late, lost because it is not read, or done */
+        if (metric(&h, "tutti_requests_late_total") + metric(&h, "tutti_requests_lost_total") +
+                metric(&h, "tutti_requests_done_total") >=
+            3)
+            break;
+        if (k == 2999) fail_msg("requests that nobody reads do not end");
+        usleep(20000);
+    }
+    for (int i = 0; i < 3; i++) close(fd[i]);
+    str_free(&s);
+    close_house(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_answers),     cmocka_unit_test(test_logprobs), cmocka_unit_test(test_wrong_requests),
+        cmocka_unit_test(test_all_at_once), cmocka_unit_test(test_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

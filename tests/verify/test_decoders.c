@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What families of decoders add to Llama, in layouts of up to three ranks against one rank: windows, caps and norms of
+ * queries and keys over cp and tp (also with fewer key heads than ranks), norms of all heads over tp, biases that one
+ * rank adds, two tables of angles, layers of different kinds over stages. `tutti verify` takes a config through all. */
+#include "verify/toy_layouts.h"
+
+#define SIZES "model.hidden=24", "model.ffn=30", "model.seq_len=13", "batch.global=3", "optimizer.eps=1e-5"
+static const struct {
+    unsigned axes;
+    const char *keys[24];
+} variants[] = {
+    {VERIFY_TP | VERIFY_CP, /* one key head, so that tp has it whole on each rank */
+     {SIZES, "model.family=gemma2", "model.heads=3", "model.kv_heads=1", "model.head_dim=6", "model.attn.window=5",
+      "model.attn.cap=2", "model.logit_cap=3", "model.attn.scale_dim=9"}},
+    {VERIFY_CP | VERIFY_PP, /* stages that begin with a layer of either kind */
+     {SIZES, "model.family=gemma3", "model.heads=4", "model.kv_heads=2", "model.head_dim=6", "model.attn.window=4",
+      "model.attn.local=xxo", "model.layers=4", "model.attn.local_theta=50"}},
+    {VERIFY_TP | VERIFY_PP,
+     {SIZES, "model.family=olmo2", "model.heads=4", "model.kv_heads=2", "model.head_dim=6",
+      "model.tie_embeddings=true"}},
+    {VERIFY_TP | VERIFY_DP, /* more ranks than key heads */
+     {SIZES, "model.family=olmo2", "model.heads=3", "model.kv_heads=1", "model.head_dim=6"}},
+    {VERIFY_TP | VERIFY_PP | VERIFY_EP,
+     {SIZES, "model.family=qwen3_moe", "model.heads=4", "model.kv_heads=2", "model.head_dim=6", "model.moe.experts=5",
+      "model.moe.top_k=2", "model.moe.ffn=10", "model.moe.sparse=xo", "model.layers=3"}},
+    {VERIFY_TP | VERIFY_CP | VERIFY_EP, /* sinks, cut in whole groups of heads, and experts' biases, columns over etp */
+     {SIZES, "model.family=gpt_oss", "model.heads=6", "model.kv_heads=3", "model.head_dim=6", "model.attn.window=5",
+      "model.moe.experts=5", "model.moe.top_k=2", "model.moe.ffn=10", "model.gate_limit=0.02", "model.yarn.factor=4",
+      "model.rope_scaling.original_max_position=8"}},
+    {VERIFY_TP | VERIFY_PP | VERIFY_DP, /* more ranks than key heads */
+     {SIZES, "model.family=gpt_oss", "model.heads=3", "model.kv_heads=1", "model.head_dim=6", "model.attn.window=4",
+      "model.moe.experts=4", "model.moe.top_k=2", "model.moe.ffn=10"}},
+    {VERIFY_TP | VERIFY_CP | VERIFY_EP, /* further tokens: two modules with experts, what is ahead on other ranks */
+     {SIZES, "model.family=deepseek", "model.heads=3", "model.mla.kv_rank=6", "model.mla.nope_dim=4",
+      "model.mla.rope_dim=2", "model.mla.value_dim=5", "model.moe.experts=4", "model.moe.top_k=2", "model.moe.ffn=10",
+      "model.moe.first_dense=1", "model.mtp.depth=2", "model.mtp.weight=0.8", "model.document_mask=true"}},
+    {VERIFY_PP | VERIFY_DP, /* the table of tokens on the first stage and on the last, with the module */
+     {SIZES, "model.heads=3", "model.kv_heads=1", "model.layers=3", "model.mtp.depth=1", "model.mtp.weight=1"}},
+    {VERIFY_TP | VERIFY_DP,
+     {SIZES, "model.heads=3", "model.kv_heads=3", "model.attn.qkv_bias=true", "model.attn.o_bias=true",
+      "model.mlp_bias=true", "model.attn.rope=xo", "model.attn.qk_norm=head", "model.document_mask=true"}},
+#define LOOKS                                                                                                          \
+    SIZES, "model.family=llava", "model.heads=3", "model.kv_heads=1", "model.head_dim=6", "model.vision.layers=2",     \
+        "model.vision.hidden=15", "model.vision.heads=3", "model.vision.ffn=14", "model.vision.image_size=6",          \
+        "model.vision.patch_size=3"
+    {VERIFY_TP | VERIFY_CP, {LOOKS, "model.vision.act=quick_gelu", "data.pack=padded"}}, /* pictures in texts */
+    {VERIFY_TP | VERIFY_PP | VERIFY_DP,
+     {LOOKS, "model.vision.class_place=false", "model.vision.patch_bias=true", "model.vision.norm_before=false",
+      "model.vision.images=2", "data.pack=padded"}},
+#define SPACES                                                                                                         \
+    "model.family=mamba2", "model.hidden=12", "model.seq_len=7", "batch.global=3", "optimizer.eps=1e-4",               \
+        "model.ssm.head_dim=4", "model.ssm.state=5", "model.ssm.conv=4"
+    {VERIFY_TP | VERIFY_CP, /* a group that all ranks of tp have; pieces shorter than what the convolution sees */
+     {SPACES, "model.ssm.heads=3", "model.ssm.groups=1", "model.document_mask=true", "model.ssm.bias=true"}},
+    {VERIFY_TP | VERIFY_DP | VERIFY_PP,
+     {SPACES, "model.ssm.heads=6", "model.ssm.groups=3", "model.ssm.step_most=0.05"}},
+};
+
+static void test_equal_one_rank(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i<sizeof variants / sizeof *variants; i += CASE_STRIDE> 1 ? 2 : 1) {
+        struct arena *a = arena_new();
+        struct config c;
+        struct verify v;
+        char what[32];
+        int n = 0;
+        while (variants[i].keys[n]) n++;
+        resolve(&c, a, variants[i].keys, n);
+        snprintf(what, sizeof what, "variant %zu", i);
+        verified(&v, &c, 3, variants[i].axes, 2, what);
+        verify_free(&v);
+        arena_free(a);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equal_one_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
