@@ -121,7 +121,7 @@ static void add_instr(const struct program *p, int k, struct lines *l)
     if (i->flops > 0 && moved > 0) snprintf(rate, sizeof rate, "%.1f", i->flops / moved);
     n = snprintf(text, sizeof text, "%-10s %-6s %-20s %10s %8s %6s", op_row(i->op)->name, passes[i->kphase], name,
                  flops, str_bytes(bytes, moved), rate);
-    if (i->kernel) n += snprintf(text + n, sizeof text - (size_t)n, "  %s %s", i->family, instr_path(i));
+    if (i->kernel) n += snprintf(text + n, sizeof text - (size_t)n, " %s %s", i->family, instr_path(i));
     snprintf(at, sizeof at, "%5d ", k);
     if (i->loop && !i->once)
         n += snprintf(text + n, sizeof text - (size_t)n, "  in rounds%s", i->refill ? ", if more than one" : "");
@@ -135,7 +135,7 @@ static void add_instr(const struct program *p, int k, struct lines *l)
 static void print_program(const struct program *p, struct str *out)
 {
     char a[32], b[32], c[32];
-    str_puts(out, "    # operation  pass   of                         work    bytes FLOP/B  by\n");
+    str_puts(out, "    # operation  pass   of                         work    bytes FLOP/B by\n");
     for (int ph = 0; ph < PHASE_N; ph++) {
         struct lines l = {0};
         if (p->begin[ph] == p->begin[ph + 1]) continue;

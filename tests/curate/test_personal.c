@@ -20,12 +20,12 @@
 static void mask(const char *text, bool private_ips, struct str *out)
 {
     struct personal_scan s = {.private_ips = private_ips};
-    size_t from, to, done = 0;
+    size_t from, to, done = 0, n = strlen(text);
     enum personal kind;
     for (int i = 0; i < N_PERSONAL; i++) s.wanted[i] = true;
     str_clear(out);
-    while (personal_next(&s, text, strlen(text), &from, &to, &kind)) {
-        assert_true(from >= done && to > from && to <= strlen(text) && to - from <= PERSONAL_LONGEST);
+    while (personal_next(&s, text, n, &from, &to, &kind)) {
+        assert_true(from >= done && to > from && to <= n && to - from <= PERSONAL_LONGEST);
         str_add(out, text + done, from - done);
         str_puts(out, personal_marks[kind]);
         done = to;
