@@ -25,6 +25,7 @@ const char *const pace_names[PACE_N] = {"step_s", "forward_s", "backward_s", "up
 #define SLOWER_ONCE 1.08 /* in a single step */
 #define NEARLY_ALL 0.8   /* of the steps */
 #define MATTERS 0.05     /* of a step */
+#define MATTERS_S 1e-3   /* and of a step's seconds: less is what a scheduler gives one thread and takes from another */
 #define BY_WORK 1.5      /* where work is alike only by its FLOPs */
 #define LINK_SLOWER 3.0
 #define LINK_LEAST_S 50e-6
@@ -84,7 +85,8 @@ struct pace_verdict pace_judge(const double *seconds, int window, int n, const d
         double usual = others(own, n, r, work, peers, room), waited = others(wait, n, r, work, peers, room),
                more = own[r] - usual, factor = has_peers(n, r, peers) ? SLOWER : BY_WORK;
         int slower = 0;
-        if (usual <= 0 || own[r] < factor * usual || more < MATTERS * step_s || more <= most) continue;
+        if (usual <= 0 || own[r] < factor * usual || more < MATTERS * step_s || more < MATTERS_S || more <= most)
+            continue;
         if (has_peers(n, r, peers) && waited - wait[r] < more / 3) continue; /* nobody waits for it */
         for (int i = 0; i < window; i++) {
             for (int k = 0; k < n; k++) once[k] = computed(seconds + ((int64_t)i * n + k) * PACE_N);
