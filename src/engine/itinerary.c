@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "schedule/part_uses.h"
 
 enum {
     SENDING = 1 << 24, /* while building: buffers for sending count from here */
@@ -184,6 +185,7 @@ struct temporary { /* a slot for a unit's gradient */
 };
 struct units_held {
     const struct rank_parts *p;
+    struct part_uses uses;
     struct held *unit;
     struct free_list params;
     struct temporary *grad;
@@ -194,6 +196,7 @@ struct units_held {
 static void units_init(struct units_held *h, const struct rank_parts *p)
 {
     *h = (struct units_held){.p = p, .window = -1};
+    part_uses_init(&h->uses, p);
     h->unit = xcalloc((size_t)p->n_units + 1, sizeof *h->unit);
     for (int u = 0; u < p->n_units; u++)
         h->unit[u] = (struct held){.param = -1, .grad = -1, .wanted = p->rule.arrive, .last = -1};
@@ -201,6 +204,7 @@ static void units_init(struct units_held *h, const struct rank_parts *p)
 
 static void units_fini(struct units_held *h)
 {
+    part_uses_fini(&h->uses);
     xfree(h->unit);
     xfree(h->params.used);
     xfree(h->grad);
@@ -230,11 +234,13 @@ static void part_needs(struct build *b, struct action a, const struct stage_part
     int64_t window = h->p->rule.temporary ? parts_window(h->p, a, phase) : 0;
     for (int i = 0; i < h->n_grads && window != h->window; i++) h->grad[i].until = -1;
     h->window = window;
+    int n;
+    const int *use = part_uses_of(&h->uses, g, phase, part, &n);
     for (int writes = 0; writes < 2; writes++)
-        for (int i = 0; i < g->n_use; i++) {
-            const struct part_use *x = &g->use[i];
+        for (int i = 0; i < n; i++) {
+            const struct part_use *x = &g->use[use[i]];
             struct held *u = &h->unit[x->unit];
-            if (x->writes != writes || x->phase != phase || part < x->first || part > x->last) continue;
+            if (x->writes != writes) continue;
             if (!writes && u->wanted) {
                 push_unit(b, STEP_NEED, a, x->unit, u->param);
                 u->wanted = false;

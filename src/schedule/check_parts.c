@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The proof of one rank's whole list: one walk that keeps, per unit, whether it is gathered and what is owed of its
  * gradient, and per phase how many parts were computed. What ranks owe each other (messages, order between stages) is
- * schedule_check's. Cost: O(parts x uses of a phase). */
+ * schedule_check's. Cost: O(parts and what they use). */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "schedule/parts.h"
+#include "schedule/part_uses.h"
 
 struct unit_state {
     int64_t gathered, released; /* index of the action that did it; -1: none, or undone */
@@ -22,6 +22,7 @@ struct check {
     const struct rank_parts *p;
     int rank;
     int64_t i; /* the action at hand */
+    struct part_uses uses;
     struct unit_state *unit;
     int *done;      /* [stages here][microbatches][phases] parts computed */
     int64_t open;   /* index into done of a phase that was begun and is not over; -1: none */
@@ -117,10 +118,10 @@ static int check_part(struct check *c, const struct stage_parts *g, struct actio
                         : "this part is backward itself, not a RECOMPUTE");
     c->done[k]++;
     c->open = c->done[k] < g->n[phase] ? k : -1;
-    int rc = OK;
-    for (int i = 0; i < g->n_use && !rc; i++) {
-        const struct part_use *x = &g->use[i];
-        if (x->phase != phase || part < x->first || part > x->last) continue;
+    int rc = OK, n;
+    const int *use = part_uses_of(&c->uses, g, phase, part, &n);
+    for (int i = 0; i < n && !rc; i++) {
+        const struct part_use *x = &g->use[use[i]];
         rc = x->writes ? check_write(c, x, a) : check_read(c, x);
     }
     return rc;
@@ -267,6 +268,7 @@ int schedule_check_list(const struct action_list *l, const struct schedule *s, i
                         struct err *e)
 {
     struct check c = {.l = l, .s = s, .p = p, .rank = rank, .open = -1, .update = -1, .e = e};
+    part_uses_init(&c.uses, p);
     c.unit = xcalloc(to_size(p->n_units) + 1, sizeof *c.unit);
     c.done = xcalloc(to_size(p->n_stages) * to_size(s->n_microbatches) * PART_PHASES + 1, sizeof *c.done);
     for (int u = 0; u < p->n_units; u++)
@@ -281,6 +283,7 @@ int schedule_check_list(const struct action_list *l, const struct schedule *s, i
     int rc = OK;
     for (; c.i < l->n && !rc; c.i++) rc = check_one(&c, l->a[c.i]);
     if (!rc) rc = check_end(&c);
+    part_uses_fini(&c.uses);
     xfree(c.unit);
     xfree(c.done);
     return rc;

@@ -7,7 +7,7 @@
  *   update   UPDATE of every unit at the end, and PUBLISH behind it: it travels while the next one is stepped
  *   join     parts between which nothing came are told as the whole again
  *
- * Cost: O(parts x uses of a phase), and both are few beside what a part computes. */
+ * Cost: O(parts and what they use), where the schedule names no REDUCE of whole stages. */
 #include "schedule/parts.h"
 
 #include <stdio.h>
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "schedule/part_uses.h"
 
 static void push(struct action_list *l, struct action a)
 {
@@ -354,15 +355,18 @@ static void reduce(struct action_list *out, const struct action_list *l, const s
     struct due *last = xcalloc(to_size(p->n_units) + 1, sizeof *last);
     int64_t *window = xmalloc((to_size(p->n_units) + 1) * sizeof *window);
     struct dues d = {0};
+    struct part_uses uses;
+    part_uses_init(&uses, p);
     for (int u = 0; u < p->n_units; u++) window[u] = -1;
     for (int64_t i = 0; i < l->n; i++) {
         struct action a = l->a[i];
         if (!action_is_compute((enum action_kind)a.kind)) continue;
         const struct stage_parts *g = parts_stage(p, a.stage);
-        int part, phase = phase_of(g, a, &part);
-        for (int k = 0; k < g->n_use; k++) {
-            const struct part_use *x = &g->use[k];
-            if (!x->writes || x->phase != phase || part < x->first || part > x->last) continue;
+        int part, n, phase = phase_of(g, a, &part);
+        const int *use = part_uses_of(&uses, g, phase, part, &n);
+        for (int k = 0; k < n; k++) {
+            const struct part_use *x = &g->use[use[k]];
+            if (!x->writes) continue;
             int64_t here = parts_window(p, a, phase);
             if (window[x->unit] >= 0 && window[x->unit] != here) push_due(&d, last[x->unit]);
             window[x->unit] = here;
@@ -379,6 +383,7 @@ static void reduce(struct action_list *out, const struct action_list *l, const s
         for (; k < d.n && d.p[k].at <= i; k++)
             push(out, with_part(action_of(ACTION_REDUCE, d.p[k].stage, 0), ACTION_REDUCE, d.p[k].unit));
     }
+    part_uses_fini(&uses);
     xfree(d.p);
     xfree(last);
     xfree(window);
