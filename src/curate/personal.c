@@ -34,7 +34,7 @@ static bool ends(const char *p, size_t n, size_t at)
 
 enum { LOCAL_MOST = 64, LABEL_MOST = 63, DOMAIN_MOST = 253, TOP_LEAST = 2, TOP_MOST = 24 };
 
-static bool in_local(char c) { return in_word(c) || c == '.' || c == '%' || c == '+' || c == '-' || c == '\''; }
+static bool in_local(char c) { return in_word(c) || (c && strchr(".%+-'", c)); }
 
 /* Behind the domain at p[at..]; at: there is none. */
 static size_t domain_end(const char *p, size_t n, size_t at)

@@ -87,6 +87,11 @@ static void test_judgement(void **state)
     assert_true(named >= tried * 99 / 100);
     fill(v, 1, 4, 1.05, noises[0]); /* too little to matter */
     assert_int_equal(pace_judge(v, W, RANKS, work, peers).cause, PACE_NOBODY);
+    fill(v, 1, 4, 2, noises[0]); /* twice the others, and less than a scheduler's doing; then of longer steps */
+    for (int i = 0; i < W * RANKS * PACE_N; i++) v[i] *= 0.04;
+    assert_int_equal(pace_judge(v, W, RANKS, work, peers).cause, PACE_NOBODY);
+    for (int i = 0; i < W * RANKS * PACE_N; i++) v[i] *= 2;
+    assert_int_equal(pace_judge(v, W, RANKS, work, peers).rank, 4);
     fill(v, 1, 4, 1.3, noises[0]); /* by its work it may take as long */
     work[4] = 1.3e9;
     assert_int_equal(pace_judge(v, W, RANKS, work, alone).cause, PACE_NOBODY);
