@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 
 static void lock(atomic_int *l)
 {
@@ -252,18 +253,28 @@ static void print_record(const struct record *x, double now, struct str *out)
     str_printf(out, "  %s\n", desc_print(text, &x->desc));
 }
 
+/* Its last records as they are at one moment: its rank goes on while the others are printed. */
 static void print_row(struct board *b, int row, double now, struct str *out)
 {
     struct board_row *r = &b->row[row];
-    int64_t n = r->n < BOARD_RECORDS ? r->n : BOARD_RECORDS, first = r->n - n;
-    str_printf(out, "\nrank %d, the last %lld of %lld operations (seconds)\n", r->rank, (long long)n, (long long)r->n);
+    struct record *x = xcalloc(BOARD_RECORDS, sizeof *x);
+    lock(&r->lock);
+    int64_t all = r->n, n = all < BOARD_RECORDS ? all : BOARD_RECORDS;
+    int rank = r->rank;
+    for (int64_t i = 0; i < n; i++) x[i] = r->record[(all - n + i) % BOARD_RECORDS];
+    unlock(&r->lock);
+    str_printf(out, "\nrank %d, the last %lld of %lld operations (seconds)\n", rank, (long long)n, (long long)all);
     str_printf(out, "  %10s  %10s  %10s\n", "queued ago", "began ago", "took");
-    for (int64_t i = first; i < first + n; i++) {
-        lock(&r->lock);
-        struct record x = r->record[i % BOARD_RECORDS];
-        unlock(&r->lock);
-        print_record(&x, now, out);
-    }
+    for (int64_t i = 0; i < n; i++) print_record(&x[i], now, out);
+    xfree(x);
+}
+
+int board_rank(struct board *b, int row)
+{
+    lock(&b->row[row].lock);
+    int rank = b->row[row].rank;
+    unlock(&b->row[row].lock);
+    return rank;
 }
 
 void board_print(struct board *b, struct str *out)
@@ -273,7 +284,7 @@ void board_print(struct board *b, struct str *out)
         char text[BOARD_TEXT];
         board_doing(b, i, text);
         bool waits = !strncmp(text, "is in ", 6) && board_waits(b, i, PRINT_WITHIN_S);
-        str_printf(out, "rank %d %s%s\n", b->row[i].rank, waits ? "waits: " : "", text);
+        str_printf(out, "rank %d %s%s\n", board_rank(b, i), waits ? "waits: " : "", text);
     }
     for (int i = 0; i < b->n_rows; i++) print_row(b, i, now, out);
 }

@@ -85,6 +85,7 @@ void board_die(struct board *b, int row); /* a thread that is no rank any more *
 bool board_left(struct board *b, int row);
 bool board_died(struct board *b, int row, int64_t *pid); /* its process is no more, or it is a dead thread */
 int64_t board_process(struct board *b, int row);         /* 0: none that is visible from here */
+int board_rank(struct board *b, int row);                /* of the world */
 /* The rank waits for others and looks around while it does; a rank that computes, hangs or is stopped has no fresh
  * beat. */
 void board_beat(struct board *b, int row);

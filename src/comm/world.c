@@ -95,7 +95,7 @@ int comm_seen(const struct comm *world) { return world->w->board->n_rows; }
 int64_t comm_seen_doing(struct comm *world, int i, int *rank, char *out)
 {
     struct board *b = world->w->board;
-    *rank = b->row[i].rank;
+    *rank = board_rank(b, i);
     board_doing(b, i, out);
     return board_process(b, i);
 }
