@@ -135,10 +135,11 @@ static void each_rank_once(void **state)
     hang_ranks_add(r, "rank 1: it did not answer\n\nthread 7 'helper': sleeps\n    poll\n");
     hang_ranks_add(r, "rank 0: step 1\n\nthread 5 'r0' of rank 0: runs\n    before\n    trainer_rank\n    main\n");
     hang_ranks_add(r, "rank 0: step 2\n\nthread 5 'r0' of rank 0: runs\n    after\n    trainer_rank\n    main\n");
+    hang_ranks_add(r, "rank 2: step 2\n\nthread 6 'r2' of rank 2: runs\n    after\n    trainer_rank\n");
     hang_ranks_add(r, "rank x: no number\nrank 99999999999: too large\nthread 9 'x' of rank : runs\n    nobody\n");
-    expect(r, "2 ranks in 2 places\n"
-              "\nrank 1\n  rank 1: it did not answer\n    (no stack)\n"
-              "\nrank 0\n  rank 0: step 2\n    after\n    trainer_rank\n");
+    expect(r, "3 ranks in 2 places\n"
+              "\nranks 0, 2\n  rank 0: step 2\n    after\n    trainer_rank\n"
+              "\nrank 1\n  rank 1: it did not answer\n    (no stack)\n");
 }
 
 static void put_file(const char *dir, const char *name, int rank, int64_t older_s)
