@@ -75,6 +75,8 @@ expect() { # WORDS COMMAND...
     "$@" >out 2>&1
     grep -qF -- "$words" out || fail "$*: no '$words': $(head -5 out)"
 }
+expect "it is" "$tutti" data inspect llava.yaml data.train=told
+expect "of told/s.tar at byte" "$tutti" data ledger llava.yaml data.train=told
 sed -i 's/answers: "json\[answers\]"/&, answer_weights: "json[w]"/' vqa/.nv-meta/dataset.yaml
 expect "names answer_weights" "$tutti" train llava.yaml data.train=vqa run.dir=n
 sed -i 's/VQASample/InterleavedSample/' vqa/.nv-meta/dataset.yaml
