@@ -225,7 +225,7 @@ static int tell_step(struct teller *l, struct err *e)
 {
     int64_t global = l->c->batch.global, first = (l->q->step - 1) * global;
     struct batch b;
-    batch_init(&b, global, l->c->model.seq_len);
+    batch_init_pictures(&b, global, l->c->model.seq_len, dataset_pixels(l->d));
     int code = dataset_batch(l->d, l->q->step - 1, global, 0, &b, e);
     if (!code && l->j) json_begin_array(l->j, "samples");
     else if (!code)

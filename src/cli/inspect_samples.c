@@ -121,7 +121,7 @@ static int show_step(const struct inspect_request *q, const struct config *c, co
     struct batch b;
     struct show s;
     struct str title = {0};
-    batch_init(&b, one >= 0 ? 1 : global, c->model.seq_len);
+    batch_init_pictures(&b, one >= 0 ? 1 : global, c->model.seq_len, dataset_pixels(d));
     int code = dataset_batch(d, step, global, one >= 0 ? one : 0, &b, e);
     str_printf(&title, "step %lld of %s", (long long)step + 1, q->what);
     show_begin(&s, q, str_text(&title));

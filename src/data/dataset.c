@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "data/dataset_mix.h"
+#include "data/energon_texts.h"
 #include "data/dataset_weights.h"
 #include "data/labels.h"
 #include "data/megatron.h"
@@ -34,6 +35,7 @@ struct stream {
     struct tokenfile rejected;  /* of pairs: file has the chosen answers */
     struct image_index *images; /* NULL: texts */
     int32_t *labels;            /* of its documents; NULL: they have none */
+    char *image;                /* which members of a shard's sample are its pictures; NULL: all that are images */
 };
 
 struct dataset {
@@ -213,6 +215,20 @@ static int open_rejected(struct stream *s, const struct dataset_source *source, 
     return code;
 }
 
+/* How its records are written, and its pictures with them. */
+static void text_rules(struct tokenize_input *how, const struct dataset_source *source, const struct dataset_options *o)
+{
+    how->chat = (struct chat_rules){.template_name = source->chat,
+                                    .tokenizer_path = o->tokenizer_path,
+                                    .train_on = (enum chat_train_on)source->train_on,
+                                    .side = o->pairs ? CHAT_CHOSEN : CHAT_PLAIN};
+    if (!o->pictures.patches) return;
+    if (!source->chat) how->chat.template_name = "plain";
+    how->chat.patches = o->pictures.patches;
+    how->chat.image_token = o->pictures.token;
+    how->chat.pictures = o->pictures.most;
+}
+
 /* path: what may be said of the source's. */
 static int open_stream(struct dataset *d, struct stream *s, const struct dataset_source *source, const char *path,
                        const struct dataset_options *o, struct err *e)
@@ -251,17 +267,8 @@ static int open_stream(struct dataset *d, struct stream *s, const struct dataset
         return err_set(e, ERR_REQUEST,
                        "%s: is a token file, made already: chat and train_on are for tutti data tokenize", path);
     }
-    struct tokenize_input how = {.column = source->column,
-                                 .remote = o->remote,
-                                 .skip_bad = source->skip_bad,
-                                 .chat = {source->chat, o->tokenizer_path, (enum chat_train_on)source->train_on,
-                                          o->pairs ? CHAT_CHOSEN : CHAT_PLAIN}};
-    if (o->pictures.patches) {
-        if (!source->chat) how.chat.template_name = "plain";
-        how.chat.patches = o->pictures.patches;
-        how.chat.image_token = o->pictures.token;
-        how.chat.pictures = o->pictures.most;
-    }
+    struct tokenize_input how = {.column = source->column, .remote = o->remote, .skip_bad = source->skip_bad};
+    text_rules(&how, source, o);
     if (megatron) code = megatron_cached(o->tokenizer, megatron, o->cache_dir, o->give_up, &file, e);
     else if (!file) code = tokenize_cached(o->tokenizer, source->path, &how, o->cache_dir, o->give_up, &file, e);
     if (!code && address && !cached) code = open_object(d, &s->file, source->path, o, e);
@@ -276,6 +283,32 @@ static int open_stream(struct dataset *d, struct stream *s, const struct dataset
     if (code || !o->classes) return code;
     struct source_options records = {.column = source->column, .remote = o->remote, .skip_bad = source->skip_bad};
     return labels_read(source->path, &records, source->label, o->classes, s->file.n_documents, &s->labels, e);
+}
+
+/* A folder of Megatron-Energon with texts about pictures, by itself or as part of a metadataset. */
+static int open_folder(struct stream *s, const struct dataset_source *source, const struct mix_source *about,
+                       const struct dataset_options *o, struct err *e)
+{
+    struct energon_texts t;
+    struct energon_ref own = {.folder = source->path, .part = o->images.part};
+    struct tokenize_input how = {.column = source->column, .skip_bad = source->skip_bad};
+    char *file = NULL;
+    text_rules(&how, source, o);
+    int code = energon_texts_open(&t, about->leaf ? about->leaf->ref : &own, e);
+    if (!code) {
+        how.shards = t.shards;
+        how.n_shards = to_int(t.folder.n);
+        how.fields = &t.fields;
+        s->image = xstrdup(t.fields.image);
+        code = tokenize_cached(o->tokenizer, about->name, &how, o->cache_dir, o->give_up, &file, e);
+    }
+    energon_texts_free(&t);
+    if (!code) code = tokenfile_open(&s->file, file, e);
+    if (!code) s->file.made_from = xstrdup(about->name);
+    xfree(file);
+    if (!code) code = check_tokenizer(&s->file, o->tokenizer, about->name, e);
+    if (!code) code = cut_stream(s, about->name, o, e);
+    return code ? code : check_whole(s, about->name, o, e);
 }
 
 static int open_images(struct stream *s, const struct dataset_source *source, const struct mix_source *about,
@@ -440,6 +473,8 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         const struct mix_source *about = &d->mix.about[i];
         d->streams[i].file.file.fd = d->streams[i].rejected.file.fd = -1;
         if (d->sees) code = open_images(&d->streams[i], &d->mix.sources[i], about, o, e);
+        else if (about->leaf || (o->pictures.patches && energon_is(d->mix.sources[i].path)))
+            code = open_folder(&d->streams[i], &d->mix.sources[i], about, o, e);
         else code = open_stream(d, &d->streams[i], &d->mix.sources[i], about->name, o, e);
         d->n_cuts += d->streams[i].cuts.n;
         d->n_tokens += d->streams[i].file.n_tokens;
@@ -481,6 +516,7 @@ void dataset_close(struct dataset *d)
     for (int i = 0; i < d->n; i++) {
         image_index_close(d->streams[i].images);
         xfree(d->streams[i].labels);
+        xfree(d->streams[i].image);
         if (d->sees) continue;
         cuts_close(&d->streams[i].cuts);
         tokenfile_close(&d->streams[i].file);
@@ -598,7 +634,7 @@ static int fill_pictures(const struct dataset *d, const struct stream *s, struct
                        "%s: document %lld: %lld tokens of pictures, with those before it more than %lld pictures, or a "
                        "part of one",
                        s->file.path, (long long)document, (long long)tokens, (long long)p->most);
-    int code = text_pictures_fill(&s->file, document, pictures, &d->images, d->seed, (uint64_t)order,
+    int code = text_pictures_fill(&s->file, document, pictures, s->image, &d->images, d->seed, (uint64_t)order,
                                   b->pixels + to->row * b->n_pixels + to->pictures * each, e);
     to->pictures += pictures;
     return code;

@@ -18,10 +18,26 @@ static void scale(struct dataset_mix *m, struct dataset_source *s, double share)
 static int refuse_texts(const struct dataset_source *s, bool file, struct err *e)
 {
     return err_set(e, ERR_REQUEST,
-                   "%s: is a %s of Megatron-Energon, whose parts and exclusions are read for a model of pictures and "
-                   "classes alone (vit); for a model of texts name its shards, such as {path: "
+                   "%s: is a %s of Megatron-Energon, whose parts and exclusions are read for a model that sees (vit, "
+                   "llava); for a model of texts name its shards, such as {path: "
                    "\"FOLDER/shard-{000..099}.tar\", column: txt}",
                    s->path, file ? "metadataset" : "folder");
+}
+
+/* What is counted in samples means pictures there, and texts are packed. */
+static int check_leaf(const struct energon_leaf *l, struct err *e)
+{
+    const struct energon_subset all = ENERGON_ALL, *s = &l->subset;
+    const char *what = l->n_refs > 1        ? "join"
+                       : l->repetitions > 0 ? "blend_epochized"
+                       : s->first != all.first || s->last != all.last || s->from > all.from || s->to < all.to ? "subset"
+                                                                                                              : NULL;
+    if (!what) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "%s: %s: is read for a model of pictures and classes alone (vit); for texts with pictures folders "
+                   "are "
+                   "put together by blend and weight, whole",
+                   l->name, what);
 }
 
 static int add_source(struct dataset_mix *m, const struct dataset_options *o, int i, struct err *e)
@@ -33,6 +49,7 @@ static int add_source(struct dataset_mix *m, const struct dataset_options *o, in
     int code = OK;
     if (texts && (file || (!remote_is(s->path) && energon_is(s->path)))) code = refuse_texts(s, file, e);
     if (!code && file) code = energon_mix_read(mix, s->path, o->images.part, e);
+    for (int k = 0; k < mix->n && !code && o->pictures.patches; k++) code = check_leaf(&mix->leaf[k], e);
     int n = !file ? 1 : mix->n;
     m->sources = xrealloc(m->sources, (size_t)(m->n + n) * sizeof *m->sources);
     m->about = xrealloc(m->about, (size_t)(m->n + n) * sizeof *m->about);

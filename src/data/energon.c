@@ -30,28 +30,30 @@ bool energon_is(const char *folder)
 /* ---- what a sample is ---- */
 
 /* The types that Megatron-Energon has, with their fields. */
+enum trains { NOTHING, CLASSES, TEXTS }; /* a model here that sees: of classes (vit), of texts (llava) */
 static const struct {
     const char *name, *fields; /* between spaces */
-    const char *holds;         /* NULL: what a model here trains on */
+    const char *holds;
+    enum trains trains;
 } types[] = {
-    {"ImageClassification", " image label label_name ", NULL},
-    {"Image", " image ", "pictures without a class"},
-    {"Captioning", " image caption ", "pictures with texts about them"},
-    {"VQA", " image context answers answer_weights ", "pictures with questions and answers"},
+    {"ImageClassification", " image label label_name ", "pictures with their classes", CLASSES},
+    {"Captioning", " image caption ", "pictures with texts about them", TEXTS},
+    {"VQA", " image context answers answer_weights ", "pictures with questions and answers", TEXTS},
+    {"Image", " image ", "pictures without a class", NOTHING},
     {"MultiChoiceVQA", " image context choices correct_choice_idx ",
-     "pictures with questions and answers to choose from"},
+     "pictures with questions and answers to choose from", NOTHING},
     {"VQAOCR", " image context text answers answer_weights words_boxes words_text ",
-     "pictures of texts with questions and answers"},
+     "pictures of texts with questions and answers", NOTHING},
     {"OCR",
      " image text block_boxes block_classes block_text lines_boxes lines_text words_boxes words_text chars_boxes "
      "chars_text ",
-     "pictures of texts"},
-    {"Interleaved", " sequence ", "pictures and texts in turn"},
+     "pictures of texts", NOTHING},
+    {"Interleaved", " sequence ", "pictures and texts in turn", NOTHING},
     {"SimilarityInterleaved", " images texts audio video similarity_matrix matched_text_indices ",
-     "pictures and texts in turn"},
-    {"VidQA", " video context answers answer_weights ", "videos with questions and answers"},
-    {"Text", " text ", "texts without a picture"},
-    {"Crude", "", "what Python code of its user makes samples of (a cooker)"},
+     "pictures and texts in turn", NOTHING},
+    {"VidQA", " video context answers answer_weights ", "videos with questions and answers", NOTHING},
+    {"Text", " text ", "texts without a picture", NOTHING},
+    {"Crude", "", "what Python code of its user makes samples of (a cooker)", NOTHING},
 };
 enum { TYPES = sizeof types / sizeof *types };
 
@@ -71,7 +73,13 @@ static int type_of(const char *name)
 bool energon_trains(const char *type)
 {
     int t = type_of(type);
-    return t < TYPES && !types[t].holds;
+    return t < TYPES && types[t].trains == CLASSES;
+}
+
+bool energon_tells(const char *type)
+{
+    int t = type_of(type);
+    return t < TYPES && types[t].trains == TEXTS;
 }
 
 /* Of a type that is known, a field that it does not have is a mistake there, too. */
@@ -109,13 +117,21 @@ static int read_type(struct energon *g, const struct energon_ref *ref, struct co
                        "field_map, such as {image: jpg, label: cls}",
                        path, loader->line);
     int t = type_of(g->type);
-    if (!map && t < TYPES && types[t].holds)
+    if (!map && t < TYPES && types[t].trains == NOTHING)
         return err_set(e, ERR_REQUEST, "%s: is of the type %s, %s; no model here trains on those yet", path, g->type,
                        types[t].holds);
     if (!map || map->kind != CONF_NODE_MAP)
-        return err_set(e, ERR_CORRUPT, "%s: has no field_map, such as {image: jpg, label: cls}", path);
+        return err_set(e, ERR_CORRUPT, "%s: has no field_map, such as %s", path,
+                       t == TYPES || types[t].trains != TEXTS ? "{image: jpg, label: cls}"
+                       : strstr(types[t].fields, "caption")   ? "{image: jpg, caption: txt}"
+                                                              : "{image: jpg, context: \"json[question]\", "
+                                                                "answers: \"json[answers]\"}");
     g->image = energon_text(energon_member(map, "image"));
     g->label = energon_text(energon_member(map, "label"));
+    g->caption = energon_text(energon_member(map, "caption"));
+    g->context = energon_text(energon_member(map, "context"));
+    g->answers = energon_text(energon_member(map, "answers"));
+    g->weights = energon_text(energon_member(map, "answer_weights"));
     return check_fields(g, map, path, e);
 }
 

@@ -47,6 +47,7 @@ struct energon {
     int64_t n, room;
     const char *type;          /* "ImageClassificationSample" */
     const char *image, *label; /* of field_map; NULL: there is no such field */
+    const char *caption, *context, *answers, *weights;
     struct arena *arena;
 };
 
@@ -57,6 +58,7 @@ void energon_free(struct energon *g);
 
 bool energon_excludes(const struct energon_shard *s, const char *key);
 bool energon_trains(const char *type); /* samples of this type are pictures with their classes */
+bool energon_tells(const char *type);  /* pictures with captions, or with questions and answers (energon_texts.h) */
 /* Samples [*lo, *hi) of n that a subset is; name: whose, for errors. */
 int energon_subset_of(const struct energon_subset *s, int64_t n, const char *name, int64_t *lo, int64_t *hi,
                       struct err *e);

@@ -120,8 +120,8 @@ static int read_set(struct input *in, struct image_set *set, const struct energo
     if (code) return code;
     if (!joined(in) && !energon_trains(g->type))
         return err_set(e, ERR_REQUEST,
-                       "%s: holds samples of the type %s; no model here trains on those yet (wanted "
-                       "ImageClassificationSample: a picture and its class)",
+                       "%s: holds samples of the type %s, and this model trains on pictures with classes (wanted "
+                       "ImageClassificationSample)",
                        ref->folder, g->type);
     if (!joined(in) && (!g->image || (!g->label && !o->label)))
         return err_set(e, ERR_REQUEST, "%s: its field_map names no %s; wanted {image: jpg, label: cls}", ref->folder,

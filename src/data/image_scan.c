@@ -11,61 +11,24 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "media/media.h"
+#include "source/sample_field.h"
 #include "source/source_buffer.h"
 #include "source/tar_members.h"
 
-enum { LABEL_BYTES = 1 << 20, WAYS = 8, STEPS = 8, WORD = 64 };
-
-/* One place where a label may be: an extension, and then steps into its JSON. */
-struct way {
-    char extension[WORD];
-    char step[STEPS][WORD];
-    int n_steps;
-};
+enum { LABEL_BYTES = 1 << 20 };
 
 struct image_scan {
     struct source_buffer buffer;
     struct tar *tar;
     struct image_scan_options o;
-    struct way way[WAYS];
-    int n_ways;
-    struct tar_member ahead; /* the first member of the next sample; its name is the tar's */
+    struct sample_field field; /* where labels may be; n 0: they are not looked for */
+    struct tar_member ahead;   /* the first member of the next sample; its name is the tar's */
     bool has_ahead, at_end, goes_on;
     struct str key, label, found; /* found: the sample's extensions, for errors */
-    int label_way;                /* n_ways: none yet */
+    int label_way;                /* field.n: none yet */
     struct image_found image;
     bool has_image, other; /* other: the sample has sound or video */
 };
-
-/* "cls", "json[a][0]". */
-static int read_way(struct way *w, const char *p, size_t length, struct err *e)
-{
-    size_t at = 0, n = length;
-    *w = (struct way){0};
-    while (at < n && p[at] != '[' && at < WORD - 1) w->extension[at] = p[at], at++;
-    while (at > 0 && at < n && p[at] == '[' && w->n_steps < STEPS) {
-        size_t k = 0;
-        for (at++; at < n && p[at] != ']' && k < WORD - 1;) w->step[w->n_steps][k++] = p[at++];
-        if (at == n || p[at] != ']' || !k) n = 0;
-        else w->n_steps++, at++;
-    }
-    if (at == n && n && (w->extension[0]) && (!w->n_steps || !strcasecmp(w->extension, "json"))) return OK;
-    return err_set(e, ERR_REQUEST,
-                   "\"%.*s\": is no place of a label; wanted an extension (cls), or a value in a .json (json[label])",
-                   (int)(length < 80 ? length : 80), p);
-}
-
-static int read_ways(struct image_scan *s, const char *text, struct err *e)
-{
-    for (const char *p = text; *p;) {
-        size_t n = strcspn(p, ",");
-        if (s->n_ways == WAYS) return err_set(e, ERR_REQUEST, "\"%s\": more than %d places of a label", text, WAYS);
-        int code = read_way(&s->way[s->n_ways++], p, n, e);
-        if (code) return code;
-        p += n + (p[n] == ',');
-    }
-    return s->n_ways ? OK : err_set(e, ERR_REQUEST, "no place of a label; wanted an extension, such as cls");
-}
 
 int image_scan_open(struct image_scan **out, struct blob *blob, const struct image_scan_options *o, struct err *e)
 {
@@ -73,7 +36,7 @@ int image_scan_open(struct image_scan **out, struct blob *blob, const struct ima
     *out = NULL;
     s->o = *o;
     source_buffer_init(&s->buffer, blob, blob->bytes);
-    int code = o->no_label ? OK : read_ways(s, o->label, e);
+    int code = o->no_label ? OK : sample_field_read(&s->field, o->label, "a label", e);
     if (!code) code = source_buffer_begin(&s->buffer, e);
     if (!code && source_buffer_packed(&s->buffer))
         code =
@@ -104,11 +67,7 @@ void image_scan_close(struct image_scan *s)
     xfree(s);
 }
 
-size_t image_key(const char *name)
-{
-    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name, *dot = strchr(base, '.');
-    return dot && dot > base ? (size_t)(dot - name) : 0;
-}
+size_t image_key(const char *name) { return sample_key(name); }
 
 bool image_scan_goes_on(const struct image_scan *s) { return s->goes_on; }
 
@@ -121,27 +80,18 @@ static int bad(struct image_scan *s, int64_t at, const char *what, struct err *e
                    (long long)at, what);
 }
 
-static bool in_list(const char *list, const char *word)
-{
-    for (const char *p = list; *p;) {
-        size_t n = strcspn(p, ",;");
-        if (strlen(word) == n && !strncasecmp(p, word, n)) return true;
-        p += n + (p[n] != 0);
-    }
-    return false;
-}
-
 /* A member of the sample: the picture's place, or the label's text where none of a better place came before. */
 static int take_member(struct image_scan *s, const struct tar_member *m, struct err *e)
 {
     const char *extension = m->name + s->key.n + 1;
     const struct media_row *row = media_of_name(extension);
     if (s->found.n < 100) str_printf(&s->found, "%s.%.40s", s->found.n ? ", " : "", extension);
-    bool picture = !s->o.no_image && (s->o.image ? in_list(s->o.image, extension) : row && row->kind == MEDIA_IMAGE);
+    bool picture =
+        !s->o.no_image && (s->o.image ? field_names(s->o.image, extension) : row && row->kind == MEDIA_IMAGE);
     s->other |= row && row->kind != MEDIA_IMAGE;
     if (picture && s->has_image) return bad(s, m->offset, "has two pictures; name the extension of one", e);
     int way = 0;
-    while (way < s->n_ways && strcasecmp(s->way[way].extension, extension)) way++;
+    while (way < s->field.n && strcasecmp(s->field.way[way].extension, extension)) way++;
     if (!picture && way >= s->label_way) return OK;
     if (!m->is_file) return bad(s, m->offset, "is a link or a device, no file", e);
     if (picture && m->bytes > SOURCE_RECORD_MAX) return bad(s, m->offset, "has a picture of more than 256 MiB", e);
@@ -167,13 +117,9 @@ static bool whole_number(const char *text, int64_t *v)
     return some && !*end;
 }
 
-static bool number_in_json(const struct way *w, const struct json *v, int64_t *label)
+static bool number_in_json(const struct field_way *w, const struct json *v, int64_t *label)
 {
-    for (int i = 0; i < w->n_steps && v; i++) {
-        int64_t at;
-        if (json_kind(v) == JSON_ARRAY) v = whole_number(w->step[i], &at) && at >= 0 ? json_at(v, (size_t)at) : NULL;
-        else v = json_get(v, w->step[i]);
-    }
+    v = field_way_value(w, v);
     if (!v) return false;
     if (json_kind(v) == JSON_INT) return *label = json_int(v, -1), true;
     const char *text = json_string(v, NULL, NULL);
@@ -186,20 +132,20 @@ static int read_label(struct image_scan *s, int64_t at, struct err *e)
     char what[300];
     int64_t label = -1;
     bool is = false;
-    if (s->label_way == s->n_ways) {
+    if (s->label_way == s->field.n) {
         snprintf(what, sizeof what, "has no label: no member %s (it has %.150s)", s->o.label, str_text(&s->found));
         return bad(s, at, what, e);
     }
-    const struct way *w = &s->way[s->label_way];
+    const struct field_way *w = &s->field.way[s->label_way];
     if (w->n_steps) {
         struct json *root;
         if (json_parse_published(&root, str_text(&s->label), s->label.n, "its .json", e)) {
             snprintf(what, sizeof what, "%.290s", e->text);
             return bad(s, at, what, e);
         }
-        for (int i = s->label_way; i < s->n_ways && !is; i++)
-            if (s->way[i].n_steps && !strcasecmp(s->way[i].extension, w->extension))
-                is = number_in_json(&s->way[i], root, &label);
+        for (int i = s->label_way; i < s->field.n && !is; i++)
+            if (s->field.way[i].n_steps && !strcasecmp(s->field.way[i].extension, w->extension))
+                is = number_in_json(&s->field.way[i], root, &label);
         json_free(root);
     } else {
         is = strlen(str_text(&s->label)) == s->label.n && whole_number(str_text(&s->label), &label);
@@ -244,7 +190,7 @@ int image_scan_next(struct image_scan *s, struct image_found *f, struct err *e)
     str_clear(&s->label);
     str_add(&s->key, m.name, image_key(m.name));
     s->has_image = s->other = false;
-    s->label_way = s->n_ways;
+    s->label_way = s->field.n;
     s->image = (struct image_found){.header = m.offset};
     int64_t at = m.offset;
     for (;;) {

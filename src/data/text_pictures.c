@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "data/image_scan.h"
 #include "media/media.h"
+#include "source/sample_field.h"
 #include "source/source_buffer.h"
 #include "source/tar_members.h"
 
@@ -40,8 +41,8 @@ static int fill_one(struct tar *t, const struct tar_member *m, const struct samp
 }
 
 /* The members of one key, from the archive's next one on. */
-static int fill_sample(struct tar *t, struct sample_place *p, struct str *key, int64_t n, const struct image_rule *r,
-                       uint64_t seed, uint64_t order, float *pixels, struct err *e)
+static int fill_sample(struct tar *t, struct sample_place *p, struct str *key, int64_t n, const char *image,
+                       const struct image_rule *r, uint64_t seed, uint64_t order, float *pixels, struct err *e)
 {
     struct tar_member m;
     int64_t found = 0;
@@ -53,7 +54,8 @@ static int fill_sample(struct tar *t, struct sample_place *p, struct str *key, i
         if (!key->n) str_add(key, m.name, length);
         if (length != key->n || memcmp(m.name, key->p, length) != 0) break;
         const struct media_row *row = media_of_name(m.name + length + 1);
-        if (!row || row->kind != MEDIA_IMAGE) continue;
+        bool is = image ? field_names(image, m.name + length + 1) : row && row->kind == MEDIA_IMAGE;
+        if (!is) continue;
         if (found < n)
             code =
                 fill_one(t, &m, p, r, seed, order * 4096 + (uint64_t)found, pixels + found * image_rule_pixels(r), e);
@@ -65,8 +67,8 @@ static int fill_sample(struct tar *t, struct sample_place *p, struct str *key, i
     return bad(p, "", e), ERR_CORRUPT;
 }
 
-int text_pictures_fill(const struct tokenfile *f, int64_t document, int64_t n, const struct image_rule *r,
-                       uint64_t seed, uint64_t order, float *pixels, struct err *e)
+int text_pictures_fill(const struct tokenfile *f, int64_t document, int64_t n, const char *image,
+                       const struct image_rule *r, uint64_t seed, uint64_t order, float *pixels, struct err *e)
 {
     char *shard = NULL;
     int64_t byte = -1;
@@ -91,7 +93,7 @@ int text_pictures_fill(const struct tokenfile *f, int64_t document, int64_t n, c
             struct sample_place p = {shard, &key, byte};
             source_buffer_seek(&b, byte);
             struct tar *t = tar_new(&b);
-            code = fill_sample(t, &p, &key, n, r, seed, order, pixels, e);
+            code = fill_sample(t, &p, &key, n, image, r, seed, order, pixels, e);
             tar_free(t);
         }
         source_buffer_fini(&b);

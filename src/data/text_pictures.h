@@ -18,10 +18,11 @@ struct text_pictures_rule {
     int32_t token;
 };
 
-/* Values of n pictures of a document, one behind the other: those of its sample. order: decides the view, with seed.
+/* Values of n pictures of a document, one behind the other: those of its sample, or of these its members with the
+ * extensions `image` (sample_field.h; NULL: all that are images). order: decides the view, with seed.
  *   fails   ERR_CORRUPT with shard, sample and byte: a picture that cannot be decoded or is too large, more or fewer
  *           than n; ERR_IO */
-int text_pictures_fill(const struct tokenfile *f, int64_t document, int64_t n, const struct image_rule *r,
-                       uint64_t seed, uint64_t order, float *pixels, struct err *e);
+int text_pictures_fill(const struct tokenfile *f, int64_t document, int64_t n, const char *image,
+                       const struct image_rule *r, uint64_t seed, uint64_t order, float *pixels, struct err *e);
 
 #endif

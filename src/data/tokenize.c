@@ -116,6 +116,7 @@ static int open_making(struct making *m, const char *const *inputs, int n, const
                                .skip_bad = how->skip_bad,
                                .whole_records = how->chat.template_name != NULL,
                                .pictures = how->chat.patches > 0,
+                               .fields = how->fields,
                                .tell_bad = tokenize_tell,
                                .tell_ctx = &m->told};
     m->first_input = remote_hidden(inputs[0]);
@@ -125,7 +126,9 @@ static int open_making(struct making *m, const char *const *inputs, int n, const
         return err_set(e, ERR_REQUEST, "%s: column %s: conversations are whole records; leave the column out",
                        m->first_input, how->column);
     int code = o.whole_records ? chat_open(&m->chat, &how->chat, m->t, e) : OK;
-    return code ? code : source_open_with(&m->s, inputs, n, &o, e);
+    if (code) return code;
+    return how->fields ? source_open_with(&m->s, how->shards, how->n_shards, &o, e)
+                       : source_open_with(&m->s, inputs, n, &o, e);
 }
 
 static void close_making(struct making *m)

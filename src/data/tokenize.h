@@ -11,6 +11,7 @@
 
 #include "data/chat.h"
 #include "data/tokenfile.h"
+#include "source/source.h"
 #include "token/tokenizer.h"
 
 /* How inputs are read (source.h has the words). */
@@ -19,6 +20,11 @@ struct tokenize_input {
     const struct remote_options *remote;
     bool skip_bad;          /* and list them in out_path.skipped */
     struct chat_rules chat; /* template_name NULL: texts; else records of conversations (chat.h), and no column */
+    /* What the input of tokenize_cached is a name for: these shards, whose samples have fields (source.h). NULL: it is
+     * read itself. */
+    const char *const *shards;
+    int n_shards;
+    const struct source_fields *fields;
 };
 enum { SKIPPED_TEXT = 240 };
 struct tokenize_result {

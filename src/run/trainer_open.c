@@ -274,7 +274,7 @@ static int open_weights(struct trainer *t, struct err *e)
     if (!rc && r.ckpt && r.own) t->saved = ckpt_step(r.ckpt);
     if (!rc) rc = trainer_together(t, t->leads ? resume_done(&r, t->checkpoints, e) : OK, e);
     if (!rc) rc = open_best(t, e);
-    if (!rc && fresh) rc = trainer_together(t, t->leads ? set_skips_aside(t, e) : OK, e);
+    if (!rc && (fresh || (r.chosen && !r.own))) rc = trainer_together(t, t->leads ? set_skips_aside(t, e) : OK, e);
     if (!rc) rc = trainer_open_skips(t, e);
     if (!rc && t->cfg.checkpoint.memory_every && r.chosen) rc = trainer_memory_begin(t, e);
     resume_free(&r);

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "source/record_format.h"
+#include "source/sample_field.h"
 #include "source/tar_members.h"
 
 enum kind { OTHER, TEXT, JSON, JSONL, MEDIA };
@@ -72,13 +73,6 @@ static int row_of(const char *extension)
         if (!*a && !*b) return i;
     }
     return -1;
-}
-
-/* Bytes of the name that are the key; the extension follows behind a dot. 0: the name has no key. */
-static size_t key_of(const char *name)
-{
-    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name, *dot = strchr(base, '.');
-    return dot && dot > base ? (size_t)(dot - name) : 0;
 }
 
 static int next_sample(struct shard *r, struct err *e);
@@ -220,7 +214,7 @@ static int next_sample(struct shard *r, struct err *e)
     struct tar_member m = r->ahead;
     bool has_text = false, has_json = false;
     int got = r->has_ahead ? 1 : tar_next(r->tar, &m, e), code = OK;
-    while (got > 0 && !key_of(m.name)) got = tar_next(r->tar, &m, e); /* names without a dot: no samples */
+    while (got > 0 && !sample_key(m.name)) got = tar_next(r->tar, &m, e); /* names without a dot: no samples */
     r->has_ahead = false;
     if (got <= 0) return r->at_end = true, got;
     str_clear(&r->key);
@@ -229,7 +223,7 @@ static int next_sample(struct shard *r, struct err *e)
     str_clear(&r->found);
     r->pictures = 0;
     r->captioned = false;
-    str_add(&r->key, m.name, key_of(m.name));
+    str_add(&r->key, m.name, sample_key(m.name));
     r->offset = m.offset;
     r->line_at = 0;
     r->line = 0;
@@ -237,7 +231,7 @@ static int next_sample(struct shard *r, struct err *e)
         if (!code) code = take_member(r, &m, &has_text, &has_json, e);
         got = tar_next(r->tar, &m, code ? &r->later : e);
         if (got <= 0) break;
-        size_t n = key_of(m.name);
+        size_t n = sample_key(m.name);
         if (!n) continue;
         if (n == r->key.n && !memcmp(m.name, r->key.p, n)) continue;
         r->ahead = m;

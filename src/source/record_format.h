@@ -37,13 +37,15 @@ int bad_record(struct bad_records *b, int code, const struct err *e);
 
 /* The open file of a source. */
 struct record_file {
-    const struct source_file *listed; /* its path; whether a person named it */
-    const char *column;               /* the member or column that is the text */
-    bool chosen;                      /* by a person: what has no columns is an error then */
-    bool whole;                       /* records are wanted as they are: their text may be missing */
-    bool pictures;                    /* of samples are counted, and captions records (source.h) */
-    bool lines;                       /* a row of a table is handed out as a record's line, too */
-    bool quiet;                       /* only looked at: nothing is logged */
+    const struct source_file *listed;   /* its path; whether a person named it */
+    const char *column;                 /* the member or column that is the text */
+    bool chosen;                        /* by a person: what has no columns is an error then */
+    bool whole;                         /* records are wanted as they are: their text may be missing */
+    bool pictures;                      /* of samples are counted, and captions records (source.h) */
+    const struct source_fields *fields; /* that samples have (source.h); NULL: none of a name */
+    int64_t number;                     /* of the file, from 0 */
+    bool lines;                         /* a row of a table is handed out as a record's line, too */
+    bool quiet;                         /* only looked at: nothing is logged */
     struct blob *blob;
     struct source_buffer buffer; /* its first bytes, at least SOURCE_BUFFER of them or all */
     /* The part that is wanted: byte offsets where `cut` says offsets, row groups where it says those. Everything: 0 to
@@ -92,6 +94,7 @@ struct record_format {
 };
 
 extern const struct record_format format_text, format_jsonl, format_csv, format_parquet, format_tar;
+extern const struct record_format format_fields; /* of files that have `fields`, whatever they are called */
 
 /* Whose the file is, whose first bytes are in its buffer. */
 const struct record_format *record_format_of(const struct record_file *f);

@@ -28,6 +28,7 @@ struct source {
     char *column; /* the member or column that is the text */
     bool chosen;  /* by the caller */
     bool whole, lines, pictures;
+    const struct source_fields *fields;
     struct bad_records bad;
     struct source_list list;
     const struct source *first; /* whose list and units these are; NULL: its own */
@@ -50,6 +51,13 @@ struct source {
 
 static const struct source_list *list_of(const struct source *s) { return s->first ? &s->first->list : &s->list; }
 
+static void add_fields(struct hash64 *h, const struct source_fields *f)
+{
+    const char *text[] = {f->image, f->caption, f->context, f->answers};
+    for (int i = 0; i < 4; i++) hash64_add(h, text[i] ? text[i] : "", text[i] ? strlen(text[i]) + 1 : 1);
+    hash64_add(h, &f->key, sizeof f->key);
+}
+
 static uint64_t key_of(const struct source *s)
 {
     const struct source_list *l = &s->list;
@@ -58,6 +66,7 @@ static uint64_t key_of(const struct source *s)
     hash64_init(&h);
     hash64_add(&h, about, sizeof about);
     if (s->pictures) hash64_add(&h, "pictures", 8);
+    if (s->fields) add_fields(&h, s->fields);
     hash64_add(&h, s->column, strlen(s->column) + 1);
     if (s->lines) hash64_add(&h, &s->lines, sizeof s->lines);
     for (int64_t i = 0; i < l->n; i++) {
@@ -82,6 +91,7 @@ static struct source *source_new(const struct source_options *o)
     s->whole = o->whole_records;
     s->lines = o->lines;
     s->pictures = o->pictures;
+    s->fields = o->fields;
     s->bad = (struct bad_records){.skip = o->skip_bad, .tell = o->tell_bad, .ctx = o->tell_ctx};
     s->to = INT64_MAX;
     s->unit_bytes = o->unit_bytes > 0 ? o->unit_bytes : SOURCE_UNIT_BYTES;
@@ -120,6 +130,7 @@ struct source *source_again(const struct source *first, void (*tell_bad)(void *,
         .whole_records = first->whole,
         .lines = first->lines,
         .pictures = first->pictures,
+        .fields = first->fields,
         .skip_bad = first->bad.skip,
         .tell_bad = tell_bad,
         .tell_ctx = ctx,
@@ -199,7 +210,7 @@ static int no_text(struct source *s, const struct source_file *f, const char *wh
 /* The reader of the open file: the format's own, or in a folder that of plain text. 1, 0: passed over, < 0. */
 static int open_reader(struct source *s, const struct source_file *f, struct err *e)
 {
-    s->format = record_format_of(&s->file);
+    s->format = s->fields ? &format_fields : record_format_of(&s->file);
     const char *why = s->format->letters ? why_binary((unsigned char *)s->file.buffer.buf, s->file.buffer.n) : NULL;
     if (why) return no_text(s, f, why, e);
     int got = s->format->open(&s->reader, &s->file, e);
@@ -228,6 +239,8 @@ static int open_file(struct source *s, int64_t i, int64_t from, int64_t to, bool
         .whole = s->whole,
         .lines = s->lines,
         .pictures = s->pictures,
+        .fields = s->fields,
+        .number = i,
         .quiet = quiet,
         .blob = s->blob,
         .from = from,

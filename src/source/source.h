@@ -42,6 +42,20 @@
 #include "base/str.h"
 
 struct source;
+/* Shards whose samples have fields of these names: places in a sample as sample_field.h has them. What comes of a
+ * sample are records of conversations (format_fields.c): of its caption, or of its question (context), one for each
+ * answer. */
+struct source_fields {
+    const char *image;             /* extensions, "jpg;png", of which a sample has one member: its picture */
+    const char *caption;           /* NULL: context and answers */
+    const char *context, *answers; /* NULL: caption */
+    /* Of file `file`, as inputs were named: the sample of this key is left out; how many samples it has. NULL: nobody
+     * says. */
+    bool (*excludes)(const void *ctx, int64_t file, const char *key);
+    int64_t (*samples)(const void *ctx, int64_t file);
+    const void *ctx;
+    uint64_t key; /* changes with what is left out */
+};
 struct source_options {
     const char *column; /* the member or column that is the text; NULL: "text". With a column chosen an input that is
                            plain text is an error */
@@ -50,8 +64,10 @@ struct source_options {
     const struct remote_options *remote; /* how addresses are read; NULL: as remote_defaults has it */
     bool pictures; /* with whole_records: a shard's samples may have pictures, which are counted (source_pictures), and
                       a .txt without .json is the record {"prompt": "<image>" for each, "completion": its text} */
-    bool lines;    /* rows of tables as records, too (source_line): their columns of texts */
-    bool skip_bad; /* bad records (below) are told and passed over; else they are errors */
+    const struct source_fields *fields; /* with whole_records and pictures: every input is such a shard. It and its
+                                           texts outlive the source. NULL: none is */
+    bool lines;                         /* rows of tables as records, too (source_line): their columns of texts */
+    bool skip_bad;                      /* bad records (below) are told and passed over; else they are errors */
     void (*tell_bad)(void *ctx, const char *what); /* file, line or offset, reason, of each; NULL: nobody */
     void *tell_ctx;
     int64_t unit_bytes; /* a file larger than this is read in parts (units, below); 0: SOURCE_UNIT_BYTES */

@@ -326,6 +326,29 @@ static void retention(void **state)
     }
 }
 
+/* A run that went back publishes a step before others that are there: it is the newest, and stays, whatever its number.
+ */
+static void retention_after_going_back(void **state)
+{
+    (void)state;
+    for (int keep = 1; keep <= 3; keep++) {
+        struct err e;
+        struct ckpt_listing *list;
+        int n, left = 0;
+        char *root = scratch_new(), *dir = published_dir(root, 3);
+        for (int64_t step = 5; step <= 8; step++) save(root, step, (int)step, 0);
+        save(root, 3, 9, 0);
+        assert_ok(published_prune(root, keep, 0, dir, -1, &e));
+        assert_true(fs_exists(dir));
+        assert_ok(ckpt_list(root, &list, &n, &e));
+        for (int i = 0; i < n; i++) left += !*list[i].problem;
+        assert_int_equal(left, keep);
+        ckpt_list_free(list, n);
+        xfree(dir);
+        scratch_free(root);
+    }
+}
+
 static void newer_formats_are_refused(void **state)
 {
     (void)state;
@@ -351,11 +374,12 @@ int main(void)
 {
     setenv("LOG", "error", 1); /* warnings are what these tests provoke */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(oldest_are_removed),        cmocka_unit_test(paths_that_mean_a_checkpoint),
-        cmocka_unit_test(the_newest_is_not_guessed), cmocka_unit_test(a_rewound_one_without_manifest),
-        cmocka_unit_test(none_can_be_used),          cmocka_unit_test(the_unreadable_is_not_replaced),
-        cmocka_unit_test(every_byte_counts),         cmocka_unit_test(damage_is_named),
-        cmocka_unit_test(newer_formats_are_refused), cmocka_unit_test(retention),
+        cmocka_unit_test(oldest_are_removed),         cmocka_unit_test(paths_that_mean_a_checkpoint),
+        cmocka_unit_test(the_newest_is_not_guessed),  cmocka_unit_test(a_rewound_one_without_manifest),
+        cmocka_unit_test(none_can_be_used),           cmocka_unit_test(the_unreadable_is_not_replaced),
+        cmocka_unit_test(every_byte_counts),          cmocka_unit_test(damage_is_named),
+        cmocka_unit_test(newer_formats_are_refused),  cmocka_unit_test(retention),
+        cmocka_unit_test(retention_after_going_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -317,6 +317,7 @@ static void killed_while_saving(void **state)
             struct trainer_result r = go_on(&q);
             assert_in_range(r.first_step, 4, 5);
             if (k == 0) assert_int_equal(r.first_step, 4);
+            if (k == 2 && nth == RANKS) assert_int_equal(r.first_step, 5); /* all hosts have it: the older one waits */
             same_end(f, "saving");
             nothing_left(&q);
             forget(f, "saving");
@@ -383,6 +384,39 @@ static void the_other_copy_is_used(void **state)
     same_end(f, "dead");
     nothing_left(&q);
     forget(f, "dead");
+}
+
+/* A host that was away comes back with a copy of that very step which this run made before it began anew, of other
+ * weights: it is whole, and of the run, and not taken for the one that the other hosts have. */
+static int slower(void *arg)
+{
+    struct trainer_result r;
+    struct err e;
+    return train_memory(arg, RANKS,
+                        KEYS("checkpoint.memory_every=1", "checkpoint.every=0", "optimizer.lr=0.001", LAYOUT), &r, &e)
+               ? 1
+               : 0;
+}
+
+static void an_old_copy_is_not_taken(void **state)
+{
+    struct folder *f = *state;
+    struct request q = request(f, "old");
+    plan.where = "step";
+    plan.step = 6;
+    plan.nth = 1;
+    atomic_store(&plan.calls, 0);
+    assert_int_equal(child_end(slower, &q), -SIGKILL);
+    char *run = the_run(&q);
+    shell("cp -a %s/host-1 %s/away && rm -rf %s/host-*/step-* %s/host-*/latest", run, f->dir, run, run);
+    killed(&q, "step", 6, 1); /* from the beginning, as the reference was made */
+    shell("test -d %s/host-1/step-00000006 && rm -rf %s/host-1 && mv %s/away %s/host-1", run, run, f->dir, run);
+    shell("test -d %s/host-1/step-00000006", run);
+    assert_in_range(go_on(&q).first_step, 5, 6);
+    same_end(f, "old");
+    nothing_left(&q);
+    xfree(run);
+    forget(f, "old");
 }
 
 /* The newest on disk is chosen where memory has none as new. */
@@ -710,6 +744,7 @@ int main(void)
         cmocka_unit_test(killed_while_saving),
         cmocka_unit_test(damage_is_not_loaded),
         cmocka_unit_test(the_other_copy_is_used),
+        cmocka_unit_test(an_old_copy_is_not_taken),
         cmocka_unit_test(disk_is_next),
         cmocka_unit_test(older_memory_is_left),
         cmocka_unit_test(damage_is_known_to_the_host),

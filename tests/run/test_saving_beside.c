@@ -132,6 +132,7 @@ static void test_busy(void **state)
         for (int ranks = 1; ranks <= 2; ranks++) {
             struct folder f;
             folder_open(&f);
+            train_n(&f, "now", ranks, KEYS("checkpoint.every=2", "checkpoint.keep=0", "parallel.zero=1"));
             disk_is(ranks == 1 ? "step-00000002/boxes-00000.s" : "step-00000002/boxes-00001.s", skip ? 5 : 3, 0);
             train_n(&f, "run", ranks,
                     KEYS("checkpoint.every=2", "checkpoint.keep=0", "checkpoint.async=true", "parallel.zero=1",
@@ -142,6 +143,7 @@ static void test_busy(void **state)
             for (int step = 2; step <= 8; step += 2)
                 if (has_step(&f, "run", step) != !(skip && step == 4) && !(skip && step == 6))
                     fail_msg("skip %d: step %d", skip, step);
+            same_boxes(&f, "run", "now", 2 * ranks); /* of that step, however many updates passed meanwhile */
             folder_close(&f);
         }
 }
@@ -177,6 +179,41 @@ static void test_the_best_waits(void **state)
         json_free(line[i]);
     }
     assert_true(best > 2);
+    folder_close(&f);
+}
+
+/* What was the best when its save began, and could not be written, is no best: the checkpoints behind it do not name
+ * it.
+ */
+static void test_the_best_is_not_saved(void **state)
+{
+    (void)state;
+    struct folder f;
+    char valid[128];
+    size_t bytes;
+    struct json *manifest;
+    struct err e;
+    folder_open(&f);
+    snprintf(valid, sizeof valid, "data.valid=%s", f.text);
+    disk_is("step-00000004/boxes-00000.s", 0, 1);
+    train_n(&f, "run", 1,
+            KEYS("checkpoint.every=1", "checkpoint.keep=0", "checkpoint.async=true", "checkpoint.retry_s=0",
+                 "checkpoint.best=eval_loss", "run.eval_every=4", "run.eval_batches=1", valid));
+    int failed = atomic_load(&disk.failed);
+    disk_is("", 0, 0);
+    assert_int_equal(failed, 1);
+    assert_true(!has_step(&f, "run", 4) && has_step(&f, "run", 5));
+    for (int step = 5; step <= 8; step += 3) {
+        char file[80];
+        snprintf(file, sizeof file, "checkpoints/step-%08d/manifest.json", step);
+        char *text = read_file(&f, "run", file, &bytes);
+        if (json_parse(&manifest, text, bytes, file, &e)) fail_msg("%s", e.text);
+        const struct json *best = json_get(json_get(manifest, "extra"), "best");
+        int64_t named = best ? json_int(json_get(best, "step"), -1) : -1;
+        if (named != (step == 5 ? -1 : 8)) fail_msg("step %d names %lld as the best", step, (long long)named);
+        json_free(manifest);
+        xfree(text);
+    }
     folder_close(&f);
 }
 
@@ -341,13 +378,10 @@ int main(void)
 {
     setenv("LOG", "error", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_busy),
-        cmocka_unit_test(test_the_best_waits),
-        cmocka_unit_test(test_full),
-        cmocka_unit_test(test_publishing_fails),
-        cmocka_unit_test(test_by_time),
-        cmocka_unit_test(test_not_finite_while_saving),
+        cmocka_unit_test(test_same_bytes),     cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_the_best_waits), cmocka_unit_test(test_the_best_is_not_saved),
+        cmocka_unit_test(test_full),           cmocka_unit_test(test_publishing_fails),
+        cmocka_unit_test(test_by_time),        cmocka_unit_test(test_not_finite_while_saving),
         cmocka_unit_test(test_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

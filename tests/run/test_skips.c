@@ -4,6 +4,8 @@
  * decision and what follows from it. The linker puts this file before the step (--wrap), where it makes losses. */
 #include <stdatomic.h>
 
+#include "base/clock.h"
+#include "checkpoint/ckpt.h"
 #include "child.h"
 #include "engine/engine.h"
 #include "kernel/cpu/tile_rate.h"
@@ -14,11 +16,17 @@
 enum { BAD = 6 }; /* the step whose loss jumps, from 1 */
 
 static struct {
-    double add;  /* to the loss of step BAD */
-    bool always; /* of every step from it on */
-    int kill;    /* the nth time that a decision was written */
-    int signal;  /* that comes then; 0: none */
+    double add;      /* to the loss of step BAD */
+    bool always;     /* of every step from it on */
+    int64_t again;   /* another step whose loss jumps; 0: none */
+    int64_t dies_at; /* the process is killed before this step, from 1; 0: never */
+    int kill;        /* the nth time that a decision was written */
+    int signal;      /* that comes then; 0: none */
+    int64_t slow;    /* files of this step are written once step BAD was begun; 0: as fast as they are */
     atomic_int decisions;
+    atomic_int began;   /* step BAD was */
+    atomic_llong next;  /* the first step that is computed after a decision, from 1; 0: none yet */
+    atomic_int expects; /* a decision was written, and `next` is to be known */
 } plan;
 
 bool __real_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr,
@@ -28,7 +36,10 @@ bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t 
 bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr,
                         struct engine_report *r)
 {
-    bool bad = plan.always ? step + 1 >= BAD : step + 1 == BAD;
+    bool bad = plan.always ? step + 1 >= BAD : step + 1 == BAD || step + 1 == plan.again;
+    if (plan.dies_at && step + 1 == plan.dies_at) raise(SIGKILL);
+    if (step + 1 == BAD) atomic_store(&plan.began, 1);
+    if (atomic_exchange(&plan.expects, 0)) atomic_store(&plan.next, step + 1);
     if (bad && isnan(plan.add)) {
         engine_gradients(g, b, step, r);
         r->loss = NAN;
@@ -44,9 +55,23 @@ int __wrap_skips_write(const char *dir, const struct skips_note *n, struct err *
 int __wrap_skips_write(const char *dir, const struct skips_note *n, struct err *e)
 {
     int rc = __real_skips_write(dir, n, e);
+    atomic_store(&plan.expects, 1);
     if (plan.signal) kill(getpid(), plan.signal);
     if (plan.kill && atomic_fetch_add(&plan.decisions, 1) + 1 == plan.kill) raise(SIGKILL);
     return rc;
+}
+
+int __real_ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n,
+                          struct err *e);
+int __wrap_ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n,
+                          struct err *e);
+int __wrap_ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n,
+                          struct err *e)
+{
+    bool slow = plan.slow && step == plan.slow;
+    for (double until = clock_now_s() + 60; slow && !atomic_load(&plan.began) && clock_now_s() < until;)
+        clock_sleep_s(1e-3);
+    return __real_ckpt_save_rank(root, step, rank, t, n, e);
 }
 
 double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t);
@@ -99,9 +124,32 @@ static void same_losses(const struct folder *f, const char *a, const char *b)
     }
 }
 
+/* The last decision of a run: the step that it went back to. */
+static int64_t went_back_to(const struct folder *f, const char *name)
+{
+    size_t n;
+    struct err e;
+    struct json *v;
+    char *text = read_file(f, name, SKIPS_NAME, &n), *last = text;
+    for (char *p = text, *end; (end = strchr(p, '\n')); p = end + 1) last = p;
+    if (json_parse(&v, last, strcspn(last, "\n"), SKIPS_NAME, &e)) fail_msg("%s", e.text);
+    int64_t step = json_int(json_get(v, "back_to"), -2);
+    json_free(v);
+    xfree(text);
+    return step;
+}
+
+static void remove_run(const struct folder *f, const char *name)
+{
+    struct err e;
+    char *path = fs_join(f->dir, name);
+    assert_int_equal(fs_remove_tree(path, &e), OK);
+    xfree(path);
+}
+
 static void memory_key(const struct folder *f, char out[160])
 {
-    snprintf(out, 160, "checkpoint.memory_dir=%s/memory", f->dir);
+    snprintf(out, 160, "checkpoint.memory_dir=%s/room", f->dir);
 }
 
 static void averages(void **state)
@@ -250,6 +298,155 @@ static void signalled_while_it_goes_back(void **state)
     }
 }
 
+/* Of what is in memory and what is on disk the newer one is gone back to, whichever of the two it is: the state is the
+ * same in the end from any of them, so what is compared is the step that is computed next, and what was written down.
+ */
+static void goes_back_to_the_newest(void **state)
+{
+    struct folder *f = *state;
+    static const struct {
+        const char *memory_every, *every;
+        int64_t newest, next;
+    } rows[] = {
+        {"checkpoint.memory_every=2", "checkpoint.every=5", 5, BAD + 1},
+        {"checkpoint.memory_every=5", "checkpoint.every=4", 5, BAD + 1},
+        {"checkpoint.memory_every=4", "checkpoint.every=3", 4, 5},
+        {"checkpoint.memory_every=3", "checkpoint.every=4", 4, 5},
+    };
+    char memory[160];
+    memory_key(f, memory);
+    plan.add = 1000;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int ranks = 1 + (int)i / 2;
+        atomic_store(&plan.next, 0);
+        run(f, "newest", ranks, KEYS(SPIKE, memory, rows[i].memory_every, rows[i].every));
+        if (atomic_load(&plan.next) != rows[i].next || went_back_to(f, "newest") != rows[i].newest)
+            fail_msg("%s, %s: it wrote that it went back to step %lld, and computed step %lld next",
+                     rows[i].memory_every, rows[i].every, (long long)went_back_to(f, "newest"),
+                     (long long)atomic_load(&plan.next));
+        remove_run(f, "newest");
+    }
+    plan.add = 0;
+}
+
+/* A checkpoint that is still being written when the loss jumps is the newest one: it is waited for. */
+static void goes_back_to_what_is_being_written(void **state)
+{
+    struct folder *f = *state;
+    plan.add = 1000;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        plan.slow = 5;
+        atomic_store(&plan.began, 0);
+        atomic_store(&plan.next, 0);
+        run(f, "slow", ranks, KEYS(SPIKE, "checkpoint.every=5", "checkpoint.async=true", "parallel.zero=1"));
+        plan.slow = 0;
+        assert_int_equal(went_back_to(f, "slow"), 5);
+        assert_int_equal(atomic_load(&plan.next), BAD + 1);
+        remove_run(f, "slow");
+    }
+    plan.add = 0;
+}
+
+/* What another run of the same run.dir left out, this one computes: one that begins anew, and one that goes on from a
+ * checkpoint elsewhere. */
+static void of_another_run(void **state)
+{
+    struct folder *f = *state;
+    static const char line[] = "{\"step\":3}\n";
+    struct err e;
+    char path[200], from[200];
+    plan.add = 0;
+    run(f, "elsewhere", 1, KEYS(USUAL, "run.steps=2"));
+    snprintf(from, sizeof from, "checkpoint.resume=%s/elsewhere/checkpoints/step-00000002", f->dir);
+    snprintf(path, sizeof path, "%s/dir/%s", f->dir, SKIPS_NAME);
+    for (int i = 0; i < 3; i++) {
+        const char *how = i == 0 ? "checkpoint.resume=auto" : i == 1 ? "checkpoint.resume=never" : from;
+        struct json *v[64];
+        if (i) run(f, "dir", 1, KEYS(USUAL, "run.steps=4"));
+        else {
+            char *dir = fs_join(f->dir, "dir");
+            assert_int_equal(fs_mkdirs(dir, &e), OK);
+            xfree(dir);
+        }
+        assert_int_equal(fs_write_atomic(path, line, sizeof line - 1, &e), OK);
+        run(f, "dir", 1, KEYS(USUAL, how));
+        if (fs_exists(path)) fail_msg("%s: another run's %s stayed", how, SKIPS_NAME);
+        int n = read_metrics(f, "dir", v, 64), computed = 0;
+        for (int k = 0; k < n; k++) {
+            computed += json_int(json_get(v[k], "step"), -1) == 3 && json_int(json_get(v[k], "skipped"), 0) == 0;
+            json_free(v[k]);
+        }
+        if (computed != 1) fail_msg("%s: step 3 was computed %d times", how, computed);
+        remove_run(f, "dir");
+    }
+    /* Its own are kept by one that goes on from its own checkpoint. */
+    run(f, "dir", 1, KEYS(USUAL, "run.steps=2", "checkpoint.every=2"));
+    assert_int_equal(fs_write_atomic(path, line, sizeof line - 1, &e), OK);
+    run(f, "dir", 1, KEYS(USUAL));
+    assert_true(fs_exists(path));
+    struct json *v[64];
+    int n = read_metrics(f, "dir", v, 64), left_out = 0;
+    for (int k = 0; k < n; k++) {
+        left_out += json_int(json_get(v[k], "step"), -1) == 3 && json_int(json_get(v[k], "skipped"), 0) == 1;
+        json_free(v[k]);
+    }
+    assert_int_equal(left_out, 1);
+    remove_run(f, "dir");
+}
+
+static int killed_with_memory(void *arg)
+{
+    struct trainer_result r;
+    struct err e;
+    char memory[160];
+    memory_key(arg, memory);
+    return train_ranks(arg, "carried", 1,
+                       KEYS(SPIKE, memory, "checkpoint.memory_every=2", "checkpoint.every=0", "run.skip=[2]"), &r, &e)
+               ? 1
+               : 0;
+}
+
+/* What is in memory has the averages, so that a loss that jumps soon after is seen, and the steps that were left out.
+ */
+static void memory_carries_them(void **state)
+{
+    struct folder *f = *state;
+    struct json *v[64];
+    char memory[160];
+    memory_key(f, memory);
+    plan.add = 1000;
+    plan.again = 8; /* after two steps that count: a window of three is only full with those before */
+    run(f, "averages", 1, KEYS(SPIKE, memory, "checkpoint.memory_every=4", "checkpoint.every=0"));
+    plan.again = 0;
+    int n = read_metrics(f, "averages", v, 64), left_out = 0;
+    for (int i = 0; i < n; i++) {
+        left_out += json_int(json_get(v[i], "skipped"), 0) == 1;
+        json_free(v[i]);
+    }
+    assert_int_equal(left_out, 2);
+    plan.add = 0;
+    plan.dies_at = 5; /* 4 is in memory */
+    assert_int_equal(child_end(killed_with_memory, f), -SIGKILL);
+    plan.dies_at = 0;
+    struct trainer_result r =
+        run(f, "carried", 1, KEYS(SPIKE, memory, "checkpoint.memory_every=2", "checkpoint.every=0"));
+    assert_int_equal(r.first_step, 4);
+    size_t bytes;
+    char *text = read_file(f, "carried", "checkpoints/step-00000009/manifest.json", &bytes);
+    struct json *manifest;
+    struct err e;
+    struct skips s = {0};
+    if (json_parse(&manifest, text, bytes, "manifest", &e)) fail_msg("%s", e.text);
+    if (skips_take(&s, json_get(manifest, "extra"), "manifest", &e)) fail_msg("%s", e.text);
+    if (s.n != 1 || s.step[0] != 2 || s.seen != 8)
+        fail_msg("%lld left out, %lld seen", (long long)s.n, (long long)s.seen);
+    skips_free(&s);
+    json_free(manifest);
+    xfree(text);
+    remove_run(f, "averages");
+    remove_run(f, "carried");
+}
+
 static void stops_where_it_is_told_to(void **state)
 {
     struct folder *f = *state;
@@ -281,7 +478,7 @@ static int set_up(void **state)
     static struct folder f;
     char path[160];
     folder_open(&f);
-    snprintf(path, sizeof path, "%s/memory", f.dir);
+    snprintf(path, sizeof path, "%s/room", f.dir);
     *state = &f;
     return mkdir(path, 0700);
 }
@@ -299,6 +496,10 @@ int main(void)
         cmocka_unit_test(goes_back_and_leaves_it_out),
         cmocka_unit_test(killed_after_the_decision),
         cmocka_unit_test(signalled_while_it_goes_back),
+        cmocka_unit_test(goes_back_to_the_newest),
+        cmocka_unit_test(goes_back_to_what_is_being_written),
+        cmocka_unit_test(of_another_run),
+        cmocka_unit_test(memory_carries_them),
         cmocka_unit_test(stops_where_it_is_told_to),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -33,7 +33,8 @@ static struct {
     int rank, nth, seen; /* the nth time that the result is made in STEP */
     bool always;         /* and every time after it */
     int done;
-    char of[64]; /* tensor */
+    char of[64];           /* tensor */
+    unsigned char bits[6]; /* per rank: it flips these in every product of layer 1, in STEP, each time; 0: none */
 } plan;
 
 int __real_engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
@@ -51,10 +52,10 @@ static void flip(const struct program *p, const struct kernel_call *c, const str
     if (!v || !v->p) return;
     const char *name = plan.kind == ACTIVATION ? tape_tensor(p->tape, d->out[0])->name
                                                : tape_tensor(p->tape, d->in[plan.kind != GRADIENT])->name;
-    if (plan.of[0] && strcmp(plan.of, name)) return;
+    if (!plan.of[0]) snprintf(plan.of, sizeof plan.of, "%s", name); /* the first that is made: one tensor is counted */
+    if (strcmp(plan.of, name)) return;
     int nth = plan.seen++;
     if (nth < plan.nth || (nth > plan.nth && !plan.always)) return;
-    snprintf(plan.of, sizeof plan.of, "%s", name);
     plan.done++;
     ((unsigned char *)device_here(v->p))[1] ^= 1u << 3;
 }
@@ -62,7 +63,10 @@ static void flip(const struct program *p, const struct kernel_call *c, const str
 static void watch(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i)
 {
     const struct engine *g = ctx;
-    if (plan.kind && g->cfg.rank == plan.rank && c->step && c->step->step == STEP) flip(p, c, i);
+    if (!c->step || c->step->step != STEP) return;
+    if (plan.kind && g->cfg.rank == plan.rank) flip(p, c, i);
+    if (plan.bits[g->cfg.rank] && c->op == OP_LINEAR && c->phase == KERNEL_FWD && p->tape->nodes[i->node].layer == 1)
+        ((unsigned char *)device_here(c->out[0].p))[1] ^= plan.bits[g->cfg.rank];
 }
 
 int __wrap_engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
@@ -156,20 +160,28 @@ static void test_no_false_alarm(void **state)
 }
 
 /* ---- one bit ---- */
-static void check_file(const char *dir, int wrong)
+static char *last_line(const char *dir)
 {
-    char path[256], want[160], *text;
+    char path[256], *text;
     size_t n;
     struct err e = {0};
     snprintf(path, sizeof path, "%s/run/metrics.jsonl", dir);
     if (fs_read_all(path, 1 << 20, &text, &n, &e)) fail_msg("%s", e.text);
     char *last = text;
     for (char *at = text; (at = strchr(at, '\n')) && at[1]; at++) last = at + 1;
+    last = xstrdup(last);
+    xfree(text);
+    return last;
+}
+
+static void check_file(const char *dir, int wrong)
+{
+    char want[160], *last = last_line(dir);
     snprintf(want, sizeof want, "\"ranks\":[%d]", wrong < 0 ? 1 : wrong);
     bool named = strstr(last, want) || (wrong < 0 && strstr(last, "\"ranks\":[0,1]")); /* < 0: it may be told or not */
     bool there = strstr(last, "\"replay_differs\"") && strstr(last, "\"step\"") && named;
     if (!there) fail_msg("the last line is %s", last);
-    xfree(text);
+    xfree(last);
 }
 
 static void test_one_bit(void **state)
@@ -198,6 +210,9 @@ static void test_one_bit(void **state)
                                                          : strstr(e.text, want) != NULL;
                 if (rc != ERR_NUMERIC || !told || !strstr(e.text, "layer 1"))
                     fail_msg("%d ranks, %s of %s, pass %d: %d '%s'", ranks, kinds[kind], plan.of, pass, rc, e.text);
+                const char *third = pass ? "rank 2, asked as well, has what rank 0 has" /* of rank 1's own part */
+                                         : "rank 0, asked as well, has what rank 2 has";
+                if (kind != WEIGHT && ranks == 3 && !strstr(e.text, third)) fail_msg("no '%s': '%s'", third, e.text);
                 if (kind != WEIGHT && !strstr(e.text, plan.of))
                     fail_msg("%s of %s: '%s'", kinds[kind], plan.of, e.text);
                 check_file(dir, kind == WEIGHT && ranks == 2 ? -1 : 1);
@@ -230,6 +245,52 @@ static void test_broken_for_good(void **state)
     scratch_free(dir);
 }
 
+/* Three ranks with three results: nobody is outvoted, so nobody is accused, and the two that were compared first are
+ * named. With tensor parallelism, parts are no ranks: the number that is said is the world's. */
+static void test_whose_vote(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tp;
+        int ranks;
+        unsigned char bits[6];
+        const char *says, *listed;
+    } rows[] = {
+        {"parallel.tp=1",
+         3,
+         {0, 8, 16},
+         "ranks 0 and 2 computed other bits of the same part of the batch (rank 0's)",
+         "\"ranks\":[0,2]"},
+        {"parallel.tp=1",
+         3,
+         {0, 0, 8},
+         "rank 2 computed other bits than rank 0 of the same part of the batch (rank 0's)",
+         "\"ranks\":[2]"},
+        {"parallel.tp=1",
+         3,
+         {8, 0, 0},
+         "rank 0 computed other bits than rank 2 of the same part of the batch (rank 0's)",
+         "\"ranks\":[0]"},
+        {"parallel.tp=2", 6, {0, 0, 0, 0, 8, 0}, "rank 4 computed other bits than rank 0", "\"ranks\":[4]"},
+    };
+    char *dir = with_text();
+    plan.kind = NOTHING;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct trainer_result r;
+        struct err e;
+        const char *keys[] = {"run.replay_every=1", rows[i].tp};
+        memcpy(plan.bits, rows[i].bits, sizeof plan.bits);
+        int rc = train(dir, keys, 2, rows[i].ranks, &r, &e);
+        memset(plan.bits, 0, sizeof plan.bits);
+        if (rc != ERR_NUMERIC || !strstr(e.text, rows[i].says)) fail_msg("%zu: %d '%s'", i, rc, e.text);
+        if ((strstr(e.text, "cannot be told") != NULL) != (i == 0)) fail_msg("%zu: '%s'", i, e.text);
+        char *last = last_line(dir);
+        if (!strstr(last, rows[i].listed)) fail_msg("%zu: the last line is %s", i, last);
+        xfree(last);
+    }
+    scratch_free(dir);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -254,6 +315,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_false_alarm), cmocka_unit_test(test_one_bit),
-                                       cmocka_unit_test(test_broken_for_good), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_broken_for_good), cmocka_unit_test(test_whose_vote),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
