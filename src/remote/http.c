@@ -182,6 +182,7 @@ static void set_options(struct http *h, struct curl_slist *headers, const char *
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L); /* signals are the program's */
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->error);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(1000 * q->connect_s));
+    if (q->most_s > 0) curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(1000 * q->most_s) + 1); /* 0 would be no limit */
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, (long)STALL_BYTES_PER_S);
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)(q->stall_s < 1 ? 1 : q->stall_s));
     curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);

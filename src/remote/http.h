@@ -55,6 +55,7 @@ struct http_request {
     int64_t first, n;   /* Range: bytes first .. first + n - 1; n 0: none is asked for */
     bool follow, as_is; /* redirects; the path with its dots, as it was signed */
     double connect_s, stall_s;
+    double most_s; /* all of it takes no longer, however fast bytes come, also those of an error; 0: it may */
     /* Each part of the body, with the head of the answer: false ends the request. */
     bool (*body)(void *arg, const struct http_reply *r, const void *p, size_t n);
     void *arg;

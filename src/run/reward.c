@@ -51,6 +51,13 @@ static int parse_list(const char *text, size_t bytes, int64_t n, double *reward,
 
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
+/* What a hook says is shown on a terminal: nothing of it moves a cursor there. */
+static void make_plain(char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] < 32 || (unsigned char)text[i] > 126) text[i] = '?';
+}
+
 /* One line, without its end. 1: a number; 0: it is empty. */
 static int parse_line(const char *p, size_t n, int64_t line, double *to, struct err *e)
 {
@@ -63,8 +70,7 @@ static int parse_line(const char *p, size_t n, int64_t line, double *to, struct 
     text[shown] = 0;
     *to = strtod(text, &end);
     if (shown == n && strlen(text) == n && end == text + n && isfinite(*to)) return 1;
-    for (size_t i = 0; i < shown; i++)
-        if ((unsigned char)text[i] < 32 || (unsigned char)text[i] > 126) text[i] = '?';
+    make_plain(text, shown);
     return err_set(e, ERR_CORRUPT, "line %lld is '%s': wanted a finite number", (long long)line, text);
 }
 
@@ -257,28 +263,27 @@ static int run_command(const struct reward_hook *h, const char *lines, size_t by
 /* ---- an address ---- */
 
 struct reply {
-    const struct reward_hook *h;
     struct str said;
     size_t most;
-    double until_s;
-    bool late;
 };
 
 static bool take_body(void *arg, const struct http_reply *r, const void *p, size_t n)
 {
     struct reply *x = arg;
     (void)r;
-    x->late = clock_now_s() >= x->until_s;
-    if (x->late || x->said.n + n > x->most) return false;
+    if (x->said.n + n > x->most) return false;
     str_add(&x->said, p, n);
     return true;
 }
 
+/* The limit is one of the whole request: a server that takes the lines slowly, or that puts out its error byte by byte,
+ * has no longer than one that says nothing. So what stalls is no case of its own. */
 static int ask_address(const struct reward_hook *h, const char *lines, size_t bytes, int64_t n, double *reward,
                        struct err *e)
 {
     static const char *const header[] = {"Content-Type: application/jsonl"};
-    struct reply x = {.h = h, .most = most_bytes(n), .until_s = clock_now_s() + h->limit_s};
+    struct reply x = {.most = most_bytes(n)};
+    double until_s = clock_now_s() + h->limit_s;
     struct http_reply r = {0};
     char why[300] = "";
     struct http *http = http_new();
@@ -289,15 +294,18 @@ static int ask_address(const struct reward_hook *h, const char *lines, size_t by
                              .send = lines,
                              .n_send = bytes,
                              .connect_s = h->limit_s,
-                             .stall_s = h->limit_s,
+                             .stall_s = 2 * h->limit_s + 60,
+                             .most_s = h->limit_s,
                              .body = take_body,
                              .arg = &x,
                              .give_up = h->give_up};
     enum http_end end = http_ask(http, &q, &r, why);
     int rc = OK;
     http_free(http);
+    make_plain(r.said, strlen(r.said));
     if (end == HTTP_STOPPED) rc = err_set(e, ERR_SIGNAL, "stopped while rewards were computed");
-    else if (x.late) rc = err_set(e, ERR_IO, "no rewards in %g s (train.grpo.reward_limit_s)", h->limit_s);
+    else if (end == HTTP_FAILED && clock_now_s() >= until_s)
+        rc = err_set(e, ERR_IO, "no rewards in %g s (train.grpo.reward_limit_s)", h->limit_s);
     else if (end == HTTP_ENOUGH)
         rc = err_set(e, ERR_CORRUPT, "it answered with more than %zu bytes, which are no numbers for its answers",
                      x.most);

@@ -24,6 +24,22 @@ static const char *bits_mark(const struct verify *v, int layout, char mark[16])
     return mark;
 }
 
+static void print_answers(const struct verify *v, struct str *out)
+{
+    int same = 0, rounded = 0;
+    double most = 0;
+    for (int i = 0; i < v->n; i++) {
+        same += v->layout[i].answer_tokens && !v->layout[i].answers_unlike;
+        rounded += v->layout[i].answers_unlike > 0;
+        if (v->layout[i].answers_most > most) most = v->layout[i].answers_most;
+    }
+    if (same + rounded)
+        str_printf(out,
+                   "answers: log-probabilities when written and when learned are the same bits in %d layouts; in %d, "
+                   "over tp and cp, they differ by %.2g nats at most\n",
+                   same, rounded, most);
+}
+
 /* What was compared beside the layouts' numbers. */
 static void print_rest(const struct verify *v, struct str *out)
 {
@@ -48,6 +64,7 @@ static void print_rest(const struct verify *v, struct str *out)
                    "plain loops (run.kernels ref): one rank differs by %.2g from training's kernels; with them too, %d "
                    "layouts were held against one rank\n",
                    v->ref_rel_error, plain);
+    print_answers(v, out);
     if (routed)
         str_printf(out, "routers: %" PRId64 " of %" PRId64 " choices would have been others than one rank's%s\n",
                    elsewhere, routed, v->replayed ? ", and were repeated, so that numbers are compared" : "");
@@ -66,6 +83,10 @@ void verify_print(const struct verify *v, struct str *out)
                    bits_mark(v, i, mark), str_bytes(a, (double)l->comm_bytes), str_bytes(b, (double)l->peak_bytes),
                    l->tensor);
         if (l->resumed[0] && !l->resume_identical) str_printf(out, "  (not what %s saved was read)", l->resumed);
+        if (l->answer_tokens && !l->answers_identical) str_puts(out, "  (its ranks do not write one rank's answers)");
+        if (!l->ok && l->answers_unlike)
+            str_printf(out, "  (of %" PRId64 " tokens of answers %" PRId64 " are learned with other bits, %.2g nats)",
+                       l->answer_tokens, l->answers_unlike, l->answers_most);
         if (l->ref_rel_error > l->bound) str_printf(out, "  (plain loops: %.2g)", l->ref_rel_error);
         str_puts(out, l->ok ? "\n" : "  <-- DIFFERS\n");
     }
@@ -108,6 +129,12 @@ void verify_json(const struct verify *v, struct str *out)
             json_put_real(&o, "resume_rel_error", l->resume_rel_error);
         }
         if (l->ref_rel_error >= 0) json_put_real(&o, "ref_rel_error", l->ref_rel_error);
+        if (l->answer_tokens) {
+            json_put_int(&o, "answer_tokens", l->answer_tokens);
+            json_put_int(&o, "logprobs_unlike", l->answers_unlike);
+            json_put_real(&o, "logprobs_unlike_most", l->answers_most);
+            json_put_bool(&o, "answers_identical", l->answers_identical);
+        }
         if (l->routed) json_put_int(&o, "routed", l->routed);
         if (l->routed) json_put_int(&o, "routed_elsewhere", l->elsewhere);
         json_end_object(&o);

@@ -142,7 +142,7 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
     struct recipe_config recipe = config_recipe(c);                        /* nor all ranks' largest values */
     bool all = !c->train.only.n && !c->train.freeze.n && !c->adapter.kind; /* they step all that there is */
     bool plain = all && !moved && !scaled && !alone && !recipes_history(&recipe) && !c->numerics.exact_order &&
-                 c->precision.grad == GRAD_FP32;
+                 c->precision.grad == GRAD_FP32 && c->train.objective == OBJECTIVE_NEXT;
     bool coded = config_comm_grad(c) != CODEC_KEPT || config_comm_param(c) != CODEC_KEPT; /* to servers nothing is */
     for (int n = 2; plain && !coded && n <= max_ranks; n++)
         for (int s = 1; s < n; s++)

@@ -67,12 +67,15 @@ static void fill_patches(const struct config *c, uint64_t stream, int32_t *patch
         pixels[i] = (float)(rng_u32(7, 1 + stream, (uint64_t)i) % 513) / 256 - 1;
 }
 
+enum { FACTORS = 1 << 20 }; /* streams of random numbers: behind those of the fields */
+
 int32_t *trial_tokens(const struct config *c, int which)
 {
     int64_t n = c->batch.global * c->model.seq_len, more = c->batch.global * (1 + model_pixels(&c->model));
     int64_t kinds = model_tells(&c->model) ? c->model.classes : c->model.vocab,
             types = c->model.types ? c->model.types : 1;
-    int32_t *t = xcalloc(to_size(6 * n + more), sizeof *t);
+    int32_t *t = xcalloc(to_size(7 * n + more), sizeof *t);
+    float *factor = (float *)(void *)(t + 6 * n + more);
     if (model_sees(&c->model)) {
         fill_pictures(c, 3 * (uint64_t)which, t + 6 * n, (float *)(void *)(t + 6 * n + c->batch.global));
         return t;
@@ -86,6 +89,7 @@ int32_t *trial_tokens(const struct config *c, int which)
         t[2 * n + i] = (int32_t)(i % c->model.seq_len);
         t[3 * n + i] = (int32_t)(i % c->model.seq_len / 5);
         t[4 * n + i] = (int32_t)(rng_u32(7, 4 + stream, at) % (uint64_t)types);
+        factor[i] = trained ? (float)(rng_u32(7, FACTORS + (uint64_t)which, at) % 513) / 256 - 1 : 0;
     }
     if (model_looks(&c->model)) fill_patches(c, stream, t + 5 * n, (float *)(void *)(t + 6 * n + c->batch.global));
     return t;
@@ -105,6 +109,7 @@ static struct engine_batch part_of(const struct trial *t, const int32_t *tokens,
                              .n = count,
                              .first = first};
     const float *pixels = (const float *)(const void *)(tokens + 6 * field + t->c->batch.global);
+    b.factor = pixels + t->c->batch.global * model_pixels(&t->c->model) + first * seq;
     if (model_pixels(&t->c->model)) b.pixels = pixels + first * model_pixels(&t->c->model);
     if (model_sees(&t->c->model)) {
         b.label = tokens + 6 * field + first;
@@ -159,6 +164,8 @@ struct rank { /* of a trial */
     struct trial *t;
     struct site at;
     struct replay_watch watch;
+    struct answers *answers; /* NULL: the objective has none */
+    struct answers_found found;
     bool serves;
 };
 
@@ -172,6 +179,19 @@ static void count_traffic(struct rank *x)
         copies_traffic(&x->at.engine->copies).bytes + (x->at.serve ? serve_traffic(x->at.serve) - t->began : 0);
 }
 
+/* Answers of preferences have factors of either sign, which follow from their pair in a run and are random here; a
+ * microbatch without a sequence has none. */
+static double *weigh(struct rank *x, const struct engine_batch *b)
+{
+    struct engine *g = x->at.engine;
+    if (!g->cfg.by_sequence) return NULL;
+    double *factor = xcalloc(to_size(g->cfg.n_microbatches), sizeof *factor);
+    for (int64_t i = 0; i < b->n; i++)
+        factor[i] = (double)(rng_u32(7, FACTORS - 1, (uint64_t)(b->first + i)) % 513) / 256 - 1;
+    engine_weigh(g, factor);
+    return factor;
+}
+
 /* Whether it was taken: fp16 may leave steps out. */
 static bool step(struct rank *x, int s)
 {
@@ -180,8 +200,11 @@ static bool step(struct rank *x, int s)
     struct engine_batch b = part_of(t, t->tokens, x->serves ? 0 : x->at.ranks.part);
     struct engine_report report;
     if (engine_status(x->at.engine, NULL)) return false;
+    double *factor = weigh(x, &b);
     if (x->at.serve) serve_step(x->at.serve, x->serves ? NULL : &b, s, lr_at(&lr, s), &report);
     else engine_step(x->at.engine, &b, s, lr_at(&lr, s), &report);
+    if (factor) engine_weigh(x->at.engine, NULL);
+    xfree(factor);
     if (x->at.ranks.rank) return !report.skip;
     t->out->skipped[s] = report.skip != SKIP_NONE;
     t->out->loss[s] = report.loss;
@@ -240,6 +263,8 @@ static int hand_over(struct rank *x, struct err *e)
 static int walk(struct rank *x, struct err *e)
 {
     struct trial *t = x->t;
+    int rc = x->answers && !t->measure ? answers_compare(x->answers, &x->found, e) : OK;
+    if (rc) return rc;
     bool kept = false; /* of the first step that is taken; the second where scales follow from earlier steps: before
                         * that they are 1, and small gradients are a code or none */
     const struct recipe_config recipe = config_recipe(t->c);
@@ -253,8 +278,10 @@ static int walk(struct rank *x, struct err *e)
     if (t->measure) return OK;
     if (x->at.ranks.writes) keep_values(t, x->at.engine, true, t->out->value);
     evaluate(x);
-    int rc = engine_status(x->at.engine, e);
+    if (x->answers) rc = answers_compare(x->answers, &x->found, e);
+    if (!rc) rc = engine_status(x->at.engine, e);
     if (x->at.ranks.rank == 0) t->out->peak_bytes = (int64_t)x->at.dev->ledger.peak_total;
+    if (x->at.ranks.rank == 0) t->out->answers = x->found;
     struct replicas_report same = {0};
     if (!rc && t->save_to) rc = hand_over(x, e);
     if (!rc) rc = replicas_compare(x->at.engine, &same, e);
@@ -276,9 +303,11 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     replay_watch(&x.watch, t->replay, x.at.engine, first, n);
     if (x.at.serve) serve_begin(x.at.serve, 0);
     if (x.at.serve && x.at.ranks.rank == 0) t->began = serve_traffic(x.at.serve);
-    rc = walk(&x, e);
+    if (x.at.rollout) rc = answers_new(&x.answers, t->c, &x.at, t->unseen, e);
+    if (!rc) rc = walk(&x, e);
     if (!rc) rc = engine_status(x.at.engine, e);
     site_close(&x.at);
+    answers_free(x.answers); /* whose tokenizer the rollout borrowed */
     return rc;
 }
 

@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "state/param.h"
+#include "verify/answers.h"
 #include "verify/replay.h"
 
 enum { VERIFY_MAX_STEPS = 100 };
@@ -26,6 +27,7 @@ struct outcome {
     int64_t comm_bytes, peak_bytes;     /* of rank 0: sent in the first step; of its ledger, before
                                        a checkpoint is read (engine/loading.h says what that takes) */
     bool skipped[VERIFY_MAX_STEPS + 1]; /* by step: fp16 left it out */
+    struct answers_found answers;       /* with train.objective: grpo */
     char replicas[256];                 /* "", or what ranks that must hold the same did not have in common, at the end
                                            (engine/replicas.h) */
 };
@@ -48,7 +50,7 @@ struct trial {
 };
 
 /* [4][global][seq]: random tokens, targets, positions, documents; `which` batch. Of pictures they are zeros, and behind
- * them are labels, [global], and pixels, f32. xfree it. */
+ * them are labels, [global], pixels, f32, and what losses of tokens are weighed by, f32, [global][seq]. xfree it. */
 int32_t *trial_tokens(const struct config *c, int which);
 int trial_run(struct trial *t, struct err *e);
 

@@ -127,6 +127,10 @@ static void compare(struct verify_layout *l, const struct param_table *p, const 
     l->eval_rel_error = got->eval_tokens == want->eval_tokens ? relative(got->eval_loss, want->eval_loss) : INFINITY;
     l->bits = hash64(got->grad, bytes) * 31 + hash64(got->value, bytes) * 7 + hash64(got->loss, losses);
     l->comm_bytes = got->comm_bytes;
+    l->answer_tokens = got->answers.tokens;
+    l->answers_unlike = got->answers.unlike;
+    l->answers_most = got->answers.most;
+    l->answers_identical = got->answers.written == want->answers.written && !got->answers.apart;
     l->peak_bytes = got->peak_bytes;
 }
 
@@ -192,6 +196,8 @@ static bool judge(const struct run *x, const struct verify_layout *l, const stru
     bool ok = l->max_rel_error <= l->bound && l->loss_rel_error <= l->bound_totals &&
               l->norm_rel_error <= l->bound_totals && l->eval_rel_error <= l->bound_totals;
     bool exact = c->numerics.exact_order && l->n_ranks == config_dp(c);
+    if (l->answer_tokens) ok &= l->answers_identical && l->answers_most <= answers_bound(c);
+    if (l->answer_tokens && answers_bound(c) == 0) ok &= !l->answers_unlike;
     if (exact) ok &= l->bit_identical && l->norm_rel_error == 0;
     if (from) ok &= l->resume_identical && l->resume_rel_error <= fmax(l->bound, from->bound);
     if (from && l->n_ranks == 1 && !strcmp(from->layout, "one rank"))

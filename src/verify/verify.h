@@ -42,6 +42,10 @@ struct verify_layout {
     bool resume_identical;     /* every value and moment arrived, bit for bit */
     double resume_rel_error;   /* of the next step's values and loss */
     double ref_rel_error;      /* of this layout with plain loops, beside one rank with them; -1: not run */
+    int64_t answer_tokens;     /* that were written and learned (answers.h); 0: none */
+    int64_t answers_unlike;    /* of those: in training with other bits */
+    double answers_most;       /* by so many nats at most */
+    bool answers_identical;    /* every rank wrote, with the initial weights, what one rank writes */
     int64_t routed, elsewhere; /* choices of routers, and those that were free to be and were not the oracle's */
     bool ok;
 };

@@ -41,6 +41,8 @@ keys_for() { # LINE: fills more
     *' train examples/bert'*) more=(model.layers=1 model.hidden=32 model.seq_len=32 batch.global=8 "${short[@]}" data.train=FOLDER "data.valid=[]") ;;
     *' train examples/dates_lora'*) more=("${short[@]}") ;;
     *' train examples/dates'*) more=(model.layers=1 model.hidden=32 model.heads=2 model.ffn=32 "${short[@]}") ;;
+    *' train examples/sums_rewards'*) more=("${short[@]}") ;;
+    *' train examples/sums'*) more=(batch.global=32 batch.micro=32 "${short[@]}") ;;
     *' train examples/mixtral'* | *' train examples/deepseek'*) more=(model.seq_len=32 batch.global=8 "${short[@]}" data.train=FOLDER) ;;
     *' train examples/five_d'*) more=(run.steps=1 run.threads=1 data.train=FOLDER "data.valid=[]") ;;
     *model.layers=1000*) more=(model.layers=20 "${short[@]}") ;;
@@ -62,6 +64,7 @@ ln -s "$tutti" "$base/bin/tutti"
 [ -z "$mpirun" ] || ln -s "$mpirun" "$base/bin/mpirun"
 cp -r "$root/examples" "$base/"
 bash "$root/examples/make_dates.sh" "$base/dates" 200 2>/dev/null
+bash "$root/examples/make_sums.sh" "$base/sums"
 ln -s "$root/src" "$base/src"
 ln -s "$root/docs" "$base/docs"
 ln -s "$root/README.md" "$base/README.md"
