@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -12,17 +13,21 @@
 #include "cli/cli.h"
 #include "media/media.h"
 #include "media/view.h"
-#include "run/decoding.h"
+#include "run/beam_text.h"
+#include "run/draft.h"
 #include "run/generate.h"
+#include "run/speculating.h"
 #include "run/write_many.h"
 #include "cli/model_ranks.h"
 
-enum { PROMPT_MAX = 1 << 26, IMAGE_MAX = 1 << 28 };
+enum { PROMPT_MAX = 1 << 26, IMAGE_MAX = 1 << 28, GUESSES = 4, BEAMS_MOST = 64 };
+#define TEMPERATURE 0.8
 
 struct request {
     const char *checkpoint, *prompt, *prompt_file, *prompts, *template, *stop, *image, *tokenizer, *dtype, *ignore,
-        *adapter;
-    int64_t max_tokens, threads, seed, batch;
+        *adapter, *draft;
+    int64_t max_tokens, threads, seed, batch, beams, guesses;
+    double length_penalty;
     struct sample_spec spec;
     struct sample_before before;
     struct cli_model_ranks ranks;
@@ -53,6 +58,15 @@ static const struct cli_option options[] = {
     {"--top-p", "P", CLI_REAL, AT(spec.top_p), .least = 1e-9, .most = 1,
      .help = "only the likeliest that together reach P"},
     {"--seed", "S", CLI_INT, AT(seed), .hi = INT64_MAX, .help = "the same seed gives the same text"},
+    {"--beams", "K", CLI_INT, AT(beams), .lo = 1, .hi = BEAMS_MOST,
+     .help = "nothing is drawn: the likeliest text that is found by keeping K of them side by side"},
+    {"--length-penalty", "A", CLI_REAL, AT(length_penalty), .least = -100, .most = 100,
+     .help = "with --beams: texts are compared by their log-probability over their length to the power A"},
+    {"--draft", "MODEL", CLI_TEXT, AT(draft),
+     .help = "a smaller model with the same tokenizer guesses, and the model looks at its guesses at once;\n"
+             "ngram: they are what followed in the text before. What is written stays the model's"},
+    {"--draft-tokens", "K", CLI_INT, AT(guesses), .lo = 1, .hi = SPECULATING_MOST,
+     .help = "with --draft: guesses of a step (default 4)"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
     CLI_MODEL_RANKS(struct request, ranks),
     {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "of a rank (default: all cores, shared out)"},
@@ -75,10 +89,30 @@ static const struct cli_table table = {
     CLI_WORDS(words),
 };
 
+/* Beams draw nothing, and drafts guess for one text. 0, or 2 after saying what does not go with what. */
+static int check_ways(const struct request *q)
+{
+    bool draws = (q->spec.temperature != TEMPERATURE && q->spec.temperature != 0) || q->spec.top_k || q->spec.top_p < 1;
+    if (q->beams && (draws || sample_before_changes(&q->before)))
+        return cli_usage("generate", "--beams takes the likeliest text and draws nothing: leave out --temperature, "
+                                     "--top-k, --top-p, --min-p, --repetition, --presence and --frequency");
+    if (q->beams && (q->image || q->draft || q->batch))
+        return cli_usage("generate", "--beams does not go with --image, --draft or --batch");
+    if (!q->beams && q->length_penalty != 1) return cli_usage("generate", "--length-penalty goes with --beams K");
+    if (!q->draft && q->guesses) return cli_usage("generate", "--draft-tokens goes with --draft MODEL");
+    if (q->draft && (q->prompts || q->image))
+        return cli_usage("generate", "--draft goes with one text: --prompt or --prompt-file, and no --image");
+    return 0;
+}
+
 /* As cli_read. */
 static bool parse(int argc, char **argv, struct request *q, int *status)
 {
-    *q = (struct request){.max_tokens = 128, .spec = {.temperature = 0.8, .top_p = 1}, .seed = 1, .dtype = "bf16"};
+    *q = (struct request){.max_tokens = 128,
+                          .spec = {.temperature = TEMPERATURE, .top_p = 1},
+                          .seed = 1,
+                          .length_penalty = 1,
+                          .dtype = "bf16"};
     if (!cli_read(&table, argc, argv, q, status)) return false;
     if (q->prompt && q->prompt_file)
         *status = cli_usage("generate", "--prompt and --prompt-file are both given; which one?");
@@ -87,11 +121,12 @@ static bool parse(int argc, char **argv, struct request *q, int *status)
         *status = cli_usage("generate", "--prompts and --prompt are both given; which one?");
     if (q->prompts && q->json) *status = cli_usage("generate", "--prompts prints JSON anyway; leave --json out");
     if (q->prompts && q->image) *status = cli_usage("generate", "--image goes with --prompt TEXT");
-    bool for_many = q->template || q->stop || q->batch || sample_before_changes(&q->before);
+    bool for_many = q->template || (q->stop && !q->beams) || q->batch || sample_before_changes(&q->before);
     if (!q->prompts && for_many)
         *status =
             cli_usage("generate", "--template, --batch, --stop, --min-p, --repetition, --presence and --frequency "
                                   "go with --prompts FILE");
+    if (!*status) *status = check_ways(q);
     q->spec.seed = (uint64_t)q->seed;
     return !*status;
 }
@@ -137,8 +172,9 @@ static int read_prompt(const struct request *q, char **text, struct err *e)
                    m ? m->name : "");
 }
 
+/* beam: NULL, or what was found. */
 static void print_json(const struct request *q, const char *prompt, const struct str *text,
-                       const struct generate_result *r)
+                       const struct generate_result *r, const struct beam_text *beam)
 {
     struct str s = {0};
     struct json_out o = {.s = &s};
@@ -151,6 +187,10 @@ static void print_json(const struct request *q, const char *prompt, const struct
     json_put_int(&o, "new_tokens", r->tokens);
     json_put_real(&o, "prompt_s", r->prompt_s);
     json_put_real(&o, "new_tokens_s", r->tokens_s);
+    if (q->draft) json_put_int(&o, "guessed_tokens", r->guessed);
+    if (q->draft) json_put_int(&o, "taken_tokens", r->taken);
+    if (beam) json_put_real(&o, "logprob", beam->logprob);
+    if (beam) json_put_real(&o, "score", beam->score);
     json_end_object(&o);
     printf("%s\n", str_text(&s));
     str_free(&s);
@@ -178,6 +218,15 @@ static int print_one(void *ctx, const struct many_text *t, struct err *e)
     return rc;
 }
 
+static struct beam_options beam_options_of(const struct request *q)
+{
+    return (struct beam_options){.beams = (int)q->beams,
+                                 .length_penalty = q->length_penalty,
+                                 .max_tokens = q->max_tokens,
+                                 .stop = (const char *const *)&q->stop,
+                                 .n_stop = q->stop != NULL};
+}
+
 /* A line of JSON for each prompt of a file. */
 static int generate_many(const struct request *q, struct model_at_work *m, struct err *e)
 {
@@ -188,7 +237,35 @@ static int generate_many(const struct request *q, struct model_at_work *m, struc
                                       .before = q->before,
                                       .stop = (const char *const *)&q->stop,
                                       .n_stop = q->stop != NULL};
+    struct beam_options beams = beam_options_of(q);
+    if (q->beams) return beam_many(m->decoding, m->tokenizer, &many, &beams, print_one, NULL, e);
     return write_many(m->decoding, m->tokenizer, &many, print_one, NULL, e);
+}
+
+/* The likeliest text after the prompt; an empty one starts a document. */
+static int generate_beams(const struct request *q, struct model_at_work *m, struct err *e)
+{
+    struct tokens ids = {0};
+    struct beam_text x = {0};
+    struct beam_options o = beam_options_of(q);
+    int32_t start = tokenizer_bos(m->tokenizer) >= 0 ? tokenizer_bos(m->tokenizer) : tokenizer_eos(m->tokenizer);
+    double from = clock_now_s();
+    int rc = tokenizer_encode(m->tokenizer, q->text, strlen(q->text), &ids, e);
+    if (!rc && !ids.n && start >= 0) tokens_push(&ids, start);
+    if (!rc) rc = beam_text(m->decoding, m->tokenizer, ids.ids, ids.n, &o, &x, e);
+    struct generate_result r = {.prompt_tokens = ids.n,
+                                .tokens = x.tokens,
+                                .tokens_s = clock_now_s() - from,
+                                .stopped = x.stopped};
+    if (!rc && q->json) print_json(q, q->text, &x.text, &r, &x);
+    if (!rc && !q->json) {
+        fputs(q->text, stdout);
+        (void)emit(NULL, str_text(&x.text), x.text.n);
+        fputc('\n', stdout);
+    }
+    tokens_free(&ids);
+    beam_text_free(&x);
+    return rc;
 }
 
 static void say_end(const struct request *q, const struct generator *g, const struct generate_result *r)
@@ -196,6 +273,8 @@ static void say_end(const struct request *q, const struct generator *g, const st
     if (log_is_terminal())
         log_info("%lld prompt tokens in %.2f s, %lld new ones at %.1f tokens/s (%s)", (long long)r->prompt_tokens,
                  r->prompt_s, (long long)r->tokens, r->tokens_s > 0 ? (double)r->tokens / r->tokens_s : 0, r->stopped);
+    if (log_is_terminal() && q->draft)
+        log_info("%lld of %lld guesses were taken", (long long)r->taken, (long long)r->guessed);
     if (!strcmp(r->stopped, "cache full"))
         log_warn("stopped after %lld of %lld new tokens: with the prompt these are the %lld positions that the model "
                  "has",
@@ -235,23 +314,42 @@ static int see_picture(const struct request *q, struct generator *g, const struc
     return rc;
 }
 
+/* The draft is this rank's alone. */
+static int speculate(const struct request *q, struct model_at_work *m, struct generator *g, struct draft *draft,
+                     struct err *e)
+{
+    struct cli_ignore ignore;
+    struct decoding_options o = {.threads = m->threads,
+                                 .dtype = cli_dtype(q->dtype),
+                                 .positions = decoding_room(m->decoding),
+                                 .reuse_not = "one text"};
+    int rc = OK;
+    cli_ignore_init(&ignore, q->ignore);
+    if (strcmp(q->draft, "ngram")) rc = draft_open(draft, q->draft, &ignore.list, m, &o, e);
+    if (!rc) rc = generator_speculate(g, draft->decoding, q->guesses ? q->guesses : GUESSES, e);
+    cli_ignore_fini(&ignore);
+    return rc;
+}
+
 static int generate_one(const struct request *q, struct model_at_work *m, struct err *e)
 {
     struct generator *g;
     struct generate_result r;
+    struct draft draft = {0};
     struct str text = {0};
     int rc = generator_on(&g, m->decoding, e);
     if (rc) return rc;
-    if (q->image && (rc = see_picture(q, g, decoding_model(m->decoding), e))) {
-        generator_free(g);
-        return rc;
+    if (q->image) rc = see_picture(q, g, decoding_model(m->decoding), e);
+    if (!rc && q->draft) rc = speculate(q, m, g, &draft, e);
+    if (!rc && !q->json) fputs(q->text, stdout);
+    if (!rc) {
+        rc = generate(g, m->tokenizer, q->text, q->max_tokens, &q->spec, emit, q->json ? &text : NULL, &r, e);
+        if (!q->json) fputc('\n', stdout);
+        else if (!rc) print_json(q, q->text, &text, &r, NULL);
     }
-    if (!q->json) fputs(q->text, stdout);
-    rc = generate(g, m->tokenizer, q->text, q->max_tokens, &q->spec, emit, q->json ? &text : NULL, &r, e);
-    if (!q->json) fputc('\n', stdout);
-    else if (!rc) print_json(q, q->text, &text, &r);
     if (!rc) say_end(q, g, &r);
     generator_free(g);
+    draft_close(&draft);
     str_free(&text);
     return rc;
 }
@@ -259,7 +357,7 @@ static int generate_one(const struct request *q, struct model_at_work *m, struct
 static int write_text(void *ctx, struct model_at_work *m, struct err *e)
 {
     const struct request *q = ctx;
-    return q->prompts ? generate_many(q, m, e) : generate_one(q, m, e);
+    return q->prompts ? generate_many(q, m, e) : q->beams ? generate_beams(q, m, e) : generate_one(q, m, e);
 }
 
 int cmd_generate(int argc, char **argv)
@@ -286,10 +384,11 @@ int cmd_generate(int argc, char **argv)
                           .lead = write_text,
                           .ctx = &q};
     cli_model_ranks_put(&q.ranks, &j);
-    if (q.prompts) {
+    if (q.beams) j.options.sequences = q.beams;
+    if (q.prompts && !q.beams) {
         j.options.sequences = q.batch ? q.batch : 16;
         j.options.rows = j.options.sequences > 256 ? j.options.sequences : 256;
-    } else {
+    } else if (!q.prompts) {
         rc = read_prompt(&q, &q.text, &e);
         j.options.reuse_not = "one text";
         if (!rc && !q.image) j.options.positions = (int64_t)strlen(q.text) + q.max_tokens + 1;

@@ -199,6 +199,8 @@ static int look(const struct http_calls *s, struct MHD_Connection *m, const char
     *why = status == MHD_HTTP_UNAUTHORIZED ? "a key is wanted: Authorization: Bearer KEY"
                                            : "only by the name of this host";
     if (status) return status;
+    *why = "a path begins with /";
+    if (*path != '/') return MHD_HTTP_BAD_REQUEST;
     if (!has_body && strcmp(method, "GET") && strcmp(method, "HEAD")) {
         *why = "GET, HEAD or POST";
         return MHD_HTTP_METHOD_NOT_ALLOWED;

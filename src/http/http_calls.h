@@ -45,7 +45,7 @@ int http_calls_port(const struct http_calls *s);
 void http_calls_close(struct http_calls *s);
 
 const char *http_call_method(const struct http_call *c);
-const char *http_call_path(const struct http_call *c);
+const char *http_call_path(const struct http_call *c);            /* begins with / */
 const char *http_call_body(const struct http_call *c, size_t *n); /* n bytes and a NUL */
 
 void http_call_answer(struct http_call *c, int status, const char *type, const char *body, size_t n);

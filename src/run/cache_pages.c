@@ -87,6 +87,14 @@ static void forget(struct cache_pages *p, int32_t i)
     x->known = false;
 }
 
+void cache_page_rewrite(struct cache_pages *p, int32_t page)
+{
+    struct page *x = &p->page[page];
+    CHECK(x->owners == 1, "page %d has %d owners", page, x->owners);
+    if (x->known) forget(p, page);
+    x->born = ++p->births;
+}
+
 int32_t cache_page_take(struct cache_pages *p)
 {
     int32_t i;

@@ -31,6 +31,8 @@ void cache_page_return(struct cache_pages *p, int32_t page);
 /* Whether others may find it, now or later: then its bytes stay as they are. */
 bool cache_page_is_known(const struct cache_pages *p, int32_t page);
 int cache_page_owners(const struct cache_pages *p, int32_t page);
+/* Its only owner writes over it: nobody finds it any longer, nor a page that was written after it. */
+void cache_page_rewrite(struct cache_pages *p, int32_t page);
 
 /* A page is full: these are its tokens, `before` is the page before it (-1: the first of a text). */
 void cache_page_know(struct cache_pages *p, int32_t page, int32_t before, const int32_t *ids);

@@ -290,6 +290,8 @@ bool decoding_is_end(const struct decoding *d, const struct tokenizer *t, int64_
     return t && id == tokenizer_eos(t);
 }
 
+int decoding_n_ends(const struct decoding *d) { return d->n_eos + 1; }
+
 /* ---- sequences ---- */
 
 static struct sequence *sequence_of(const struct decoding *d, int s)
@@ -371,14 +373,20 @@ static int32_t copy_page(struct decoding *d, int32_t from)
     return to;
 }
 
-/* What all layers keep of one sequence, for another one. */
-static void copy_kept(struct decoding *d, int from, int to)
+/* What this rank's layers keep of one sequence, for another one. */
+static void copy_kept_here(struct decoding *d, int64_t from, int64_t to)
 {
-    CHECK(!d->ranks, "a state of several ranks is not copied");
     for (int64_t l = 0; l < 2 * layers_here(d); l++) {
         size_t each = kept_bytes(d, l % 2), at = table_at(d, l / 2, to_int(l % 2));
         device_copy(d->stream, &d->keys, at + to_size(to) * each, &d->keys, at + to_size(from) * each, each);
     }
+}
+
+static void copy_kept(struct decoding *d, int from, int to)
+{
+    struct decoding_call c = {.order = DECODING_COPY_KEPT, .from = from, .to = to};
+    if (d->ranks) (void)decoding_tell(d->ranks, &c, NULL); /* as copy_page */
+    copy_kept_here(d, from, to);
 }
 
 int decoding_fork(struct decoding *d, int s)
@@ -410,17 +418,28 @@ int decoding_fork(struct decoding *d, int s)
 
 /* ---- a step ---- */
 
-/* Pages for n more tokens; a page that others read, or may find, is copied before it is written. */
+/* A page that others read, or may find, is copied before it is written; one that is only known, and no page is left for
+ * a copy, is forgotten instead. */
+static int own_page(struct decoding *d, int32_t *page)
+{
+    bool shared = cache_page_owners(d->pages, *page) > 1;
+    if (!shared && !cache_page_is_known(d->pages, *page)) return 0;
+    int32_t own = copy_page(d, *page);
+    if (own < 0 && shared) return -1;
+    if (own < 0) {
+        cache_page_rewrite(d->pages, *page);
+        return 0;
+    }
+    cache_page_return(d->pages, *page);
+    *page = own;
+    return 0;
+}
+
+/* Pages for n more tokens. */
 static int make_room(struct decoding *d, struct sequence *q, int64_t n)
 {
     int64_t want = decoding_pages_for(d, q->fed + n), at = q->fed / d->cache.page;
-    if (q->fed % d->cache.page &&
-        (cache_page_owners(d->pages, q->page[at]) > 1 || cache_page_is_known(d->pages, q->page[at]))) {
-        int32_t own = copy_page(d, q->page[at]);
-        if (own < 0) return -1;
-        cache_page_return(d->pages, q->page[at]);
-        q->page[at] = own;
-    }
+    if (q->fed % d->cache.page && own_page(d, &q->page[at])) return -1;
     while (q->n_pages < want) {
         int32_t page = cache_page_take(d->pages);
         if (page < 0) return -1;
@@ -683,6 +702,7 @@ int decoding_follow(struct decoding *d, struct err *e)
         rc = decoding_tell(d->ranks, &c, e);
         if (rc || c.order == DECODING_END) break;
         if (c.order == DECODING_COPY) copy_here(d, c.from, c.to);
+        else if (c.order == DECODING_COPY_KEPT) copy_kept_here(d, c.from, c.to);
         else rc = follow_step(d, &c, e);
     }
     return rc;

@@ -62,6 +62,7 @@ int64_t decoding_pages_for(const struct decoding *d, int64_t positions);
 double decoding_weight_bytes(const struct decoding *d); /* that a step reads: matrices, the embedding's table once */
 /* The ends of a text that the model's files name, and the tokenizer's. */
 bool decoding_is_end(const struct decoding *d, const struct tokenizer *t, int64_t id);
+int decoding_n_ends(const struct decoding *d); /* how many those are at most */
 
 /* A new sequence; -1: all are in use. */
 int decoding_open(struct decoding *d);

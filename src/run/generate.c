@@ -8,12 +8,15 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "run/decoding.h"
+#include "run/speculating.h"
 
 struct generator {
     struct decoding *d;
     int sequence;
     bool owned;       /* d */
     int64_t pictures; /* that a prompt has */
+    struct decoding *draft;
+    int64_t guesses; /* of a step; 0: a token a step */
 };
 
 int generator_new(struct generator **out, struct weights *w, struct device *dev, int threads, int64_t room,
@@ -44,6 +47,18 @@ int generator_see(struct generator *g, const float *pixels, int64_t n, struct er
     int rc = decoding_pictures(g->d, pixels, n, e);
     if (!rc) g->pictures = n;
     return rc;
+}
+
+int generator_speculate(struct generator *g, struct decoding *draft, int64_t guesses, struct err *e)
+{
+    struct speculating_options o = {.draft = draft, .guesses = guesses, .sample = {.top_p = 1}};
+    struct speculating *s;
+    int rc = speculating_new(&s, g->d, g->sequence, &o, e); /* whether it can be done is said before the first text */
+    if (rc) return rc;
+    speculating_free(s);
+    g->draft = draft;
+    g->guesses = guesses;
+    return OK;
 }
 
 /* A prompt's tokens; of a picture as many as it has patches. */
@@ -96,48 +111,96 @@ int generator_feed(struct generator *g, const int32_t *ids, int64_t n, const flo
     return OK;
 }
 
-/* The sampling loop; the prompt was fed and logits are its last token's. What a token looks like may hang on its being
- * the first, so the decoder gets the prompt before. */
-static int continue_text(struct generator *g, const struct tokenizer *t, const struct tokens *prompt,
-                         const float *logits, int64_t max_tokens, const struct sample_spec *spec,
-                         generate_emit_fn *emit, void *ctx, struct generate_result *r, struct err *e)
+/* A text that is being written: its tokens, and those that are chosen and not told yet. */
+struct writing {
+    struct sampler *sampler;
+    struct speculating *speculating; /* NULL: a token a step */
+    const struct sample_spec *spec;
+    struct tokens text;
+    int32_t next[SPECULATING_MOST + 1];
+    int64_t n, at; /* of next: how many there are, and are told */
+};
+
+/* The next tokens after the text, at most `most`; logits: of the text's last token where that was fed, else NULL. */
+static int choose_next(struct generator *g, struct writing *x, const float *logits, int64_t most, struct err *e)
 {
-    struct sampler *s = sampler_new(decoding_model(g->d)->vocab);
+    int64_t id;
+    int rc = OK;
+    x->at = 0;
+    if (!logits && x->speculating) return speculating_next(x->speculating, &x->text, most, x->next, &x->n, e);
+    if (!logits) rc = generator_feed(g, x->text.ids + x->text.n - 1, 1, &logits, e);
+    if (!rc) rc = sample_token(x->sampler, x->spec, logits, x->text.n, &id, e);
+    if (rc) return rc;
+    x->next[0] = (int32_t)id;
+    x->n = 1;
+    return OK;
+}
+
+/* The loop; the prompt was fed and logits are its last token's. What a token looks like may hang on its being the
+ * first, so the decoder gets the prompt before. */
+static int continue_text(struct generator *g, const struct tokenizer *t, struct writing *x, const float *logits,
+                         int64_t max_tokens, generate_emit_fn *emit, void *ctx, struct generate_result *r,
+                         struct err *e)
+{
     struct decoder dec = {.t = t};
     struct str piece = {0};
     int rc = OK;
-    for (int64_t i = 0; i < prompt->n; i++)
-        if (prompt->ids[i] < tokenizer_vocab(t)) decoder_push(&dec, prompt->ids[i], &piece);
+    for (int64_t i = 0; i < x->text.n; i++)
+        if (x->text.ids[i] < tokenizer_vocab(t)) decoder_push(&dec, x->text.ids[i], &piece);
     dec.n_held = 0;
     r->stopped = "length";
     while (!rc && r->tokens < max_tokens) {
-        int64_t id;
-        rc = sample_token(s, spec, logits, decoding_fed(g->d, g->sequence), &id, e);
+        if (x->at == x->n) {
+            rc = choose_next(g, x, logits, max_tokens - r->tokens, e);
+            logits = NULL;
+        }
         if (rc) break;
+        int32_t id = x->next[x->at++];
         if (decoding_is_end(g->d, t, id)) {
             r->stopped = "end of text";
             break;
         }
         r->tokens++;
         str_clear(&piece);
-        decoder_push(&dec, (int32_t)id, &piece);
+        decoder_push(&dec, id, &piece);
         if (piece.n && !emit(ctx, piece.p, piece.n)) {
             r->stopped = "stopped";
             break;
         }
         if (r->tokens == max_tokens) break;
-        if (decoding_fed(g->d, g->sequence) == generator_room(g)) {
+        if (x->text.n == generator_room(g)) {
             r->stopped = "cache full";
             break;
         }
-        int32_t next = (int32_t)id;
-        rc = generator_feed(g, &next, 1, &logits, e);
+        tokens_push(&x->text, id);
     }
     str_clear(&piece);
     decoder_end(&dec, &piece);
     if (!rc && piece.n) (void)emit(ctx, piece.p, piece.n);
     str_free(&piece);
-    sampler_free(s);
+    return rc;
+}
+
+/* The prompt is in x->text. */
+static int write_text(struct generator *g, const struct tokenizer *t, struct writing *x, int64_t max_tokens,
+                      generate_emit_fn *emit, void *ctx, struct generate_result *r, struct err *e)
+{
+    const float *logits = NULL;
+    double from = clock_now_s();
+    struct speculating_options o = {.draft = g->draft, .guesses = g->guesses, .sample = *x->spec};
+    generator_reset(g);
+    int rc = generator_feed(g, x->text.ids, x->text.n, &logits, e);
+    if (!rc && g->guesses) rc = speculating_new(&x->speculating, g->d, g->sequence, &o, e);
+    if (rc) return rc;
+    r->prompt_s = clock_now_s() - from;
+    from = clock_now_s();
+    x->sampler = sampler_new(decoding_model(g->d)->vocab);
+    rc = continue_text(g, t, x, logits, max_tokens, emit, ctx, r, e);
+    r->tokens_s = clock_now_s() - from;
+    if (x->speculating) r->guessed = speculating_counts(x->speculating).guessed;
+    if (x->speculating) r->taken = speculating_counts(x->speculating).taken;
+    speculating_free(x->speculating);
+    sampler_free(x->sampler);
     return rc;
 }
 
@@ -146,25 +209,18 @@ int generate(struct generator *g, const struct tokenizer *t, const char *prompt,
              struct err *e)
 {
     memset(r, 0, sizeof *r);
+    struct writing x = {.spec = spec};
     int rc = sample_check(spec, e);
-    struct tokens ids = {0};
-    if (!rc) rc = encode_prompt(g, t, prompt, &ids, e);
-    if (!rc && !ids.n) { /* an empty prompt starts a document */
+    if (!rc) rc = encode_prompt(g, t, prompt, &x.text, e);
+    if (!rc && !x.text.n) { /* an empty prompt starts a document */
         int32_t start = tokenizer_bos(t) >= 0 ? tokenizer_bos(t) : tokenizer_eos(t);
-        if (start >= 0) tokens_push(&ids, start);
+        if (start >= 0) tokens_push(&x.text, start);
     }
-    const float *logits = NULL;
-    double from = clock_now_s();
-    r->prompt_tokens = ids.n;
-    generator_reset(g);
-    if (!rc && ids.n > generator_room(g))
+    r->prompt_tokens = x.text.n;
+    if (!rc && x.text.n > generator_room(g))
         rc = err_set(e, ERR_REQUEST, "the prompt is %lld tokens long, and the model has %lld positions; shorten it",
-                     (long long)ids.n, (long long)generator_room(g));
-    if (!rc) rc = generator_feed(g, ids.ids, ids.n, &logits, e);
-    r->prompt_s = clock_now_s() - from;
-    from = clock_now_s();
-    if (!rc) rc = continue_text(g, t, &ids, logits, max_tokens, spec, emit, ctx, r, e);
-    r->tokens_s = clock_now_s() - from;
-    tokens_free(&ids);
+                     (long long)x.text.n, (long long)generator_room(g));
+    if (!rc) rc = write_text(g, t, &x, max_tokens, emit, ctx, r, e);
+    tokens_free(&x.text);
     return rc;
 }

@@ -21,6 +21,9 @@ struct decoding;
 int generator_on(struct generator **out, struct decoding *d, struct err *e);
 /* Pictures of the prompts from now on, before the first (decoding.h); where one is, a prompt has "<image>". */
 int generator_see(struct generator *g, const float *pixels, int64_t n, struct err *e);
+/* Texts from now on are written several tokens a step (speculating.h): by the guesses of a draft, which is borrowed, or
+ * of the text itself (draft NULL). ERR_REQUEST: speculating_new. */
+int generator_speculate(struct generator *g, struct decoding *draft, int64_t guesses, struct err *e);
 void generator_free(struct generator *g);
 int64_t generator_room(const struct generator *g);
 
@@ -34,6 +37,7 @@ int generator_feed(struct generator *g, const int32_t *ids, int64_t n, const flo
 typedef bool generate_emit_fn(void *ctx, const char *text, size_t n);
 struct generate_result {
     int64_t prompt_tokens, tokens;
+    int64_t guessed, taken; /* tokens of a draft */
     double prompt_s, tokens_s;
     const char *stopped; /* "length", "end of text", "cache full", "stopped" */
 };

@@ -60,6 +60,7 @@ static int run_rank(struct comm *world, void *arg, struct err *e)
     if (rc) return rc;
     o.threads = j->threads ? j->threads : cores > 0 ? cores : 1;
     o.ranks = world ? &ranks : NULL;
+    m.threads = o.threads;
     m.n_replicas = ranks.ranks.mesh.size[AXIS_DP_REPLICATE];
     m.replica = ranks.ranks.par.rank[AXIS_DP_REPLICATE];
     m.leaders = ranks.ranks.host.replicate;

@@ -16,6 +16,7 @@ struct model_at_work {
     struct tokenizer *tokenizer;
     struct device *device;
     struct decoding *decoding;
+    int threads; /* of this rank */
     int replica, n_replicas;
     struct comm *leaders; /* of all replicas, by their number; NULL: one */
 };

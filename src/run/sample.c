@@ -178,6 +178,19 @@ static int64_t draw(const struct sampler *s, const float *logits_V, const struct
     return -1;
 }
 
+/* Weights of all tokens, and what is kept of them. true: all is. */
+static bool weigh(struct sampler *s, const struct sample_spec *spec, const float *logits_V, int64_t largest,
+                  struct prefix *kept)
+{
+    for (int64_t v = 0; v < s->n_vocab; v++)
+        s->weight_V[v] = exp(((double)logits_V[v] - logits_V[largest]) / spec->temperature);
+    bool whole = spec->top_p >= 1 && (spec->top_k == 0 || spec->top_k >= s->n_vocab);
+    if (!whole) *kept = cut(s, spec, logits_V);
+    return whole;
+}
+
+static bool takes_likeliest(const struct sample_spec *spec) { return spec->temperature == 0 || spec->top_k == 1; }
+
 int sample_token(struct sampler *s, const struct sample_spec *spec, const float *logits_V, int64_t position,
                  int64_t *token, struct err *e)
 {
@@ -185,17 +198,35 @@ int sample_token(struct sampler *s, const struct sample_spec *spec, const float 
     int64_t largest = 0;
     int rc = find_largest(logits_V, s->n_vocab, &largest, e);
     if (rc != OK) return rc;
-    if (spec->temperature == 0 || spec->top_k == 1) {
+    if (takes_likeliest(spec)) {
         *token = largest;
         return OK;
     }
-    for (int64_t v = 0; v < s->n_vocab; v++)
-        s->weight_V[v] = exp(((double)logits_V[v] - logits_V[largest]) / spec->temperature);
-    double u = rng_uniform(spec->seed, rng_stream("sample"), (uint64_t)position);
-    bool whole = spec->top_p >= 1 && (spec->top_k == 0 || spec->top_k >= s->n_vocab);
     struct prefix kept;
-    if (!whole) kept = cut(s, spec, logits_V);
+    bool whole = weigh(s, spec, logits_V, largest, &kept);
+    double u = rng_uniform(spec->seed, rng_stream("sample"), (uint64_t)position);
     *token = draw(s, logits_V, whole ? NULL : &kept, u);
+    return OK;
+}
+
+int sample_law(struct sampler *s, const struct sample_spec *spec, const float *logits_V, double *law_V, struct err *e)
+{
+    CHECK(sample_check(spec, NULL) == OK, "an unchecked sample_spec");
+    int64_t largest = 0;
+    int rc = find_largest(logits_V, s->n_vocab, &largest, e);
+    if (rc != OK) return rc;
+    if (takes_likeliest(spec)) {
+        for (int64_t v = 0; v < s->n_vocab; v++) law_V[v] = v == largest;
+        return OK;
+    }
+    struct prefix kept;
+    bool whole = weigh(s, spec, logits_V, largest, &kept);
+    double total = 0;
+    for (int64_t v = 0; v < s->n_vocab; v++) {
+        bool goes = !whole && comes_before(logits_V, kept.last, (int32_t)v);
+        total += law_V[v] = goes ? 0 : s->weight_V[v];
+    }
+    for (int64_t v = 0; v < s->n_vocab; v++) law_V[v] /= total;
     return OK;
 }
 

@@ -40,6 +40,10 @@ void sampler_free(struct sampler *s); /* NULL is fine */
 int sample_token(struct sampler *s, const struct sample_spec *spec, const float *logits_V, int64_t position,
                  int64_t *token, struct err *e);
 
+/* The probabilities that sample_token draws by, law[n_vocab]: all of them of one token where it takes the likeliest
+ * always. Their sum is 1 but for rounding. Fails as sample_token. */
+int sample_law(struct sampler *s, const struct sample_spec *spec, const float *logits_V, double *law_V, struct err *e);
+
 /* What changes logits before, by what came before; all zero: nothing does. */
 struct sample_before {
     double repetition; /* > 0: of a token that was there, prompt too, a positive logit is divided by it, a negative one

@@ -52,19 +52,31 @@ static int take_bool(const struct json *o, const char *key, bool *out, struct er
     return OK;
 }
 
+/* Whether a member asks for nothing: an empty list or object, "none", and one beam, or the best of one. */
+static bool asks_for_nothing(const char *name, const struct json *v)
+{
+    bool count = !strcmp(name, "best_of") || !strcmp(name, "num_beams") || !strcmp(name, "beam_width");
+    switch (json_kind(v)) {
+    case JSON_ARRAY:
+    case JSON_OBJECT: return !json_size(v);
+    case JSON_STRING: return !strcmp(json_string(v, NULL, ""), "none");
+    case JSON_INT: return count && json_int(v, 0) == 1;
+    case JSON_BOOL: return !strcmp(name, "use_beam_search") && !json_bool(v, true);
+    default: return false;
+    }
+}
+
 /* What is understood elsewhere and would change the answer. */
 static int refuse_others(const struct json *o, struct err *e)
 {
-    static const char *const not_here[] = {"tools",  "functions",  "function_call",     "tool_choice", "logit_bias",
-                                           "audio",  "modalities", "guided_json",       "grammar",     "prediction",
-                                           "suffix", "best_of",    "web_search_options"};
+    static const char *const not_here[] = {"tools",      "functions",  "function_call",   "tool_choice",
+                                           "logit_bias", "audio",      "modalities",      "guided_json",
+                                           "grammar",    "prediction", "suffix",          "best_of",
+                                           "num_beams",  "beam_width", "use_beam_search", "web_search_options"};
     for (size_t i = 0; i < sizeof not_here / sizeof *not_here; i++) {
         const struct json *v = member(o, not_here[i]);
-        enum json_kind k = v ? json_kind(v) : JSON_NULL;
-        bool nothing = !v || ((k == JSON_ARRAY || k == JSON_OBJECT) && !json_size(v)) ||
-                       (k == JSON_STRING && !strcmp(json_string(v, NULL, ""), "none")) ||
-                       (!strcmp(not_here[i], "best_of") && json_int(v, 0) == 1);
-        if (!nothing) return err_set(e, ERR_REQUEST, "%s: is not supported here; leave it out", not_here[i]);
+        if (v && !asks_for_nothing(not_here[i], v))
+            return err_set(e, ERR_REQUEST, "%s: is not supported here; leave it out", not_here[i]);
     }
     const struct json *format = member(member(o, "response_format"), "type");
     if (format && strcmp(json_string(format, NULL, ""), "text"))

@@ -84,7 +84,7 @@ Y
 cp "$base/CONFIG" "$base/tiny.yaml"
 printf '%s\n' '{"text":"some words of a text"}' '{"prompt":"one","choices":[" two"," three"],"answer":0}' >"$base/tasks.jsonl"
 echo "all_reduce hosts 8 any two_level,direct" >"$base/cluster.comm" # as the command above it writes it, on two hosts
-(cd "$base" && "$tutti" train CONFIG "${short[@]}" run.dir=hf && "$tutti" checkpoint export hf HF_FOLDER && rm -r hf && ln -s HF_FOLDER Llama-3.2-1B &&
+(cd "$base" && "$tutti" train CONFIG "${short[@]}" run.dir=hf && "$tutti" checkpoint export hf HF_FOLDER && rm -r hf && ln -s HF_FOLDER Llama-3.2-1B && ln -s HF_FOLDER SMALLER_HF_FOLDER &&
     "$tutti" data train-tokenizer --vocab-size 300 --out tokenizer.json FILE && "$tutti" data tokenize --tokenizer tokenizer.json --out talk FILE) >"$dir/log" 2>&1 || { echo "FAILED: nothing to start from: $(tail -3 "$dir/log")"; exit 1; }
 
 # ---- one page ----

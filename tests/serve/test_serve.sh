@@ -38,6 +38,26 @@ printf '%s\n' '{"prompt":"once upon"}' '{"prompt":"a number"}' >prompts.jsonl
 "$tutti" generate run --prompts prompts.jsonl --max-tokens 5 --seed 3 --batch 1 >two || fail "generate --batch 1"
 cmp -s one two && [ "$(wc -l <one)" = 2 ] && grep -q '^{"index":1,"prompt":"a number","text":".*","stopped":"length","prompt_tokens":8,"new_tokens":5}$' one ||
     fail "generate --prompts: $(cat one two)"
+"$tutti" generate run --prompts prompts.jsonl --max-tokens 5 --beams 3 --dtype f32 >one || fail "generate --beams: $(cat one)"
+grep -q '^{"index":1,"prompt":"a number","text":".*","stopped":"length","prompt_tokens":8,"new_tokens":5}$' one || fail "generate --beams: $(cat one)"
+"$tutti" generate run --prompts prompts.jsonl --max-tokens 5 --beams 3 --dtype f32 --pp 1 -n 2 --threads 1 >two && [ "$(wc -l <two)" = 2 ] || fail "generate --beams -n 2: $(cat two)"
+"$tutti" generate run --prompt 'a number' --max-tokens 5 --beams 3 --dtype f32 --json >two || fail "generate --beams --json: $(cat two)"
+text=$(sed -n 's/.*"index":1.*"text":"\(.*\)","stopped.*/\1/p' one)
+grep -qF "\"text\":\"$text\",\"stopped\":\"length\"" two && grep -q '"logprob":-[0-9.e-]*,"score":-[0-9.e-]*}$' two || fail "another text alone: $(cat one two)"
+for draft in run ngram; do
+    for ranks in '-n 1' '-n 2'; do # shellcheck disable=SC2086
+        "$tutti" generate run --prompt 'once upon once upon' --max-tokens 12 --draft $draft --draft-tokens 3 --dtype f32 --temperature 0 --json $ranks >two ||
+            fail "generate --draft $draft $ranks: $(cat two)"
+        grep -q '"new_tokens":12,.*"guessed_tokens":[0-9]*,"taken_tokens":[0-9]*}$' two || fail "generate --draft $draft: $(cat two)"
+    done
+done
+refused 'draws nothing' generate run --prompt a --beams 2 --temperature 1
+refused 'does not go with' generate run --prompt a --beams 2 --draft ngram
+refused 'does not go with' generate run --prompts prompts.jsonl --beams 2 --batch 4
+refused 'goes with --beams' generate run --prompt a --length-penalty 2
+refused 'goes with --draft' generate run --prompt a --draft-tokens 2
+refused 'goes with one text' generate run --prompts prompts.jsonl --draft ngram
+refused 'draft nowhere' generate run --prompt a --draft nowhere
 refused '--tp, which shares out keys' generate run --prompt a --cp 2
 refused '--tp cuts experts' serve run --ep 2
 refused 'what --tp x --pp leaves' eval run --tasks none --dp 2

@@ -1,135 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server from a client's side: what it answers is what the model says, whole and streamed; what is wrong is refused
  * by name; and clients that send garbage, go away in the middle, never read or come all at once stop nobody else. */
-#include "run/written.h"
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
+#include "serve/house.h"
 
 #include "base/json.h"
-#include "serve/service.h"
-
-struct house {
-    struct written x;
-    struct decoding *d;
-    struct tokenizer *t;
-    struct chat *chat;
-    struct service *s;
-    pthread_t thread;
-    atomic_bool stop;
-};
-
-static bool stopped(void *ctx) { return atomic_load((atomic_bool *)ctx); }
-
-static void *serve(void *ctx)
-{
-    struct house *h = ctx;
-    struct err e = {0};
-    if (service_run(h->s, stopped, &h->stop, 5, &e)) fail_msg("%s", e.text);
-    return NULL;
-}
-
-static void open_house(struct house *h, const char *key, int queue, int time_s)
-{
-    struct err e = {0};
-    memset(h, 0, sizeof *h);
-    written_open(&h->x, MODEL_LLAMA, 512);
-    h->d = written_decoding(&h->x, 4, 64, 0);
-    h->t = tokenizer_new_byte();
-    char *path = fs_join(h->x.dir, "chat.jinja");
-    const char *text = "{% for m in messages %}{{ m.content }} {% endfor %}";
-    if (fs_write_atomic(path, text, strlen(text), &e) ||
-        chat_open(&h->chat, &(struct chat_rules){.template_name = path}, h->t, &e))
-        fail_msg("%s", e.text);
-    xfree(path);
-    struct service_config c = {.decoding = h->d,
-                               .tokenizer = h->t,
-                               .chat = h->chat,
-                               .model = "toy",
-                               .address = "127.0.0.1",
-                               .key = key,
-                               .queue = queue,
-                               .max_tokens = 400,
-                               .max_body = 1 << 16,
-                               .time_s = time_s,
-                               .clients = 200,
-                               .idle_s = 20};
-    if (service_open(&h->s, &c, &e)) fail_msg("%s", e.text);
-    assert_int_equal(pthread_create(&h->thread, NULL, serve, h), 0);
-}
-
-static void close_house(struct house *h)
-{
-    atomic_store(&h->stop, true);
-    pthread_join(h->thread, NULL);
-    service_close(h->s);
-    assert_int_equal(decoding_pages_left(h->d), decoding_pages(h->d)); /* nobody's answer is left behind */
-    decoding_free(h->d);
-    chat_close(h->chat);
-    tokenizer_free(h->t);
-    written_close(&h->x);
-}
-
-/* ---- a client ---- */
-
-static int join(const struct house *h)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)service_port(h->s)),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct timeval most = {.tv_sec = 60};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
-    if (connect(fd, (struct sockaddr *)(void *)&to, sizeof to)) fail_msg("cannot connect");
-    return fd;
-}
-
-static void send_text(int fd, const char *text, size_t n)
-{
-    while (n) {
-        ssize_t k = send(fd, text, n, MSG_NOSIGNAL);
-        if (k <= 0) return; /* closed on us: what came back says why */
-        text += k;
-        n -= (size_t)k;
-    }
-}
-
-static void put_request(struct str *s, const char *method, const char *path, const char *headers, const char *body)
-{
-    str_printf(s, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s", method, path, headers);
-    if (body) str_printf(s, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
-    str_printf(s, "\r\n%s", body ? body : "");
-}
-
-static char *read_all(int fd)
-{
-    struct str got = {0};
-    char block[4096];
-    ssize_t n;
-    while ((n = recv(fd, block, sizeof block, 0)) > 0) str_add(&got, block, (size_t)n);
-    char *text = xstrdup(str_text(&got));
-    str_free(&got);
-    close(fd);
-    return text;
-}
-
-static char *ask_with(const struct house *h, const char *method, const char *path, const char *headers,
-                      const char *body, int *status)
-{
-    struct str s = {0};
-    int fd = join(h);
-    put_request(&s, method, path, headers, body);
-    send_text(fd, s.p, s.n);
-    str_free(&s);
-    char *text = read_all(fd);
-    *status = !strncmp(text, "HTTP/1.1 ", 9) ? atoi(text + 9) : 0;
-    return text;
-}
 
 /* The answer's JSON; fails unless the status is as wanted. */
 static struct json *ask(const struct house *h, const char *path, const char *body, int wanted)
@@ -175,19 +49,6 @@ static char *streamed(const struct house *h, const char *path, const char *body,
     return out;
 }
 
-static long metric(const struct house *h, const char *name)
-{
-    int status;
-    char *text = ask_with(h, "GET", "/metrics", "", NULL, &status), line[80];
-    assert_int_equal(status, 200);
-    snprintf(line, sizeof line, "\n%s ", name);
-    char *at = strstr(text, line);
-    assert_non_null(at);
-    long v = atol(at + strlen(line));
-    xfree(text);
-    return v;
-}
-
 #define PROMPT "0123456789 0123456789 0123456789 0123456789"
 
 static void test_answers(void **state)
@@ -196,11 +57,12 @@ static void test_answers(void **state)
     struct house h;
     int events;
     open_house(&h, NULL, 50, 60);
-    struct json *a = ask(&h, "/v1/completions", "{\"prompt\":\"" PROMPT "\",\"max_tokens\":30,\"temperature\":0}", 200),
-                *b = ask(&h, "/v1/completions",
-                         "{\"model\":\"toy\",\"prompt\":[\"" PROMPT "\",\"5\"],\"max_tokens\":30,\"temperature\":0,"
-                         "\"n\":2,\"stop\":null,\"user\":\"me\"}",
-                         200);
+    struct json
+        *a = ask(&h, "/v1/completions", "{\"prompt\":\"" PROMPT "\",\"max_tokens\":30,\"temperature\":0}", 200),
+        *b = ask(&h, "/v1/completions",
+                 "{\"model\":\"toy\",\"prompt\":[\"" PROMPT "\",\"5\"],\"max_tokens\":30,\"temperature\":0,"
+                 "\"n\":2,\"stop\":null,\"user\":\"me\",\"best_of\":1,\"num_beams\":1,\"use_beam_search\":false}",
+                 200);
     assert_string_equal(text_of(a, 0), text_of(b, 0));
     assert_string_equal(text_of(a, 0), text_of(b, 1));
     assert_string_equal(text_of(b, 2), text_of(b, 3));
@@ -284,6 +146,10 @@ static void test_wrong_requests(void **state)
                                         "{\"prompt\":\"1\",\"model\":\"other\"}",
                                         "{\"prompt\":\"1\",\"logit_bias\":{\"5\":1}}",
                                         "{\"prompt\":\"1\",\"suffix\":\"2\"}",
+                                        "{\"prompt\":\"1\",\"best_of\":2}",
+                                        "{\"prompt\":\"1\",\"use_beam_search\":true}",
+                                        "{\"prompt\":\"1\",\"num_beams\":4}",
+                                        "{\"prompt\":\"1\",\"beam_width\":4}",
                                         "{\"prompt\":\"1\",\"stream\":1}",
                                         "{\"prompt\":\"\\u0000\"}",
                                         "{\"prompt\":\"1\",\"seed\":1.5}",
@@ -319,6 +185,7 @@ static void test_wrong_requests(void **state)
          {"POST", "/v1/models", "Authorization: Bearer a key of ours\r\n", "{}", 405},
          {"PUT", "/v1/models", "Authorization: Bearer a key of ours\r\n", NULL, 405},
          {"GET", "/v1", "Authorization: Bearer a key of ours\r\n", NULL, 404},
+         {"GET", "v1/models", "Authorization: Bearer a key of ours\r\n", NULL, 400},
          {"POST", "/v1/completions", "Authorization: Bearer a key of ours\r\nContent-Type: text/plain\r\n", NULL, 415},
          {"POST", "/v1/completions",
           "Authorization: Bearer a key of ours\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\n", NULL,
