@@ -20,8 +20,8 @@
 enum { PROMPT_MAX = 1 << 26, IMAGE_MAX = 1 << 28 };
 
 struct request {
-    const char *checkpoint, *prompt, *prompt_file, *prompts, *template, *stop, *image, *tokenizer, *dtype, *ignore,
-        *adapter;
+    const char *checkpoint, *prompt, *prompt_file, *prompts, *template, *stop, *image, *tokenizer, *dtype, *weights,
+        *ignore, *adapter;
     int64_t max_tokens, threads, seed, batch;
     struct sample_spec spec;
     struct sample_before before;
@@ -54,6 +54,7 @@ static const struct cli_option options[] = {
      .help = "only the likeliest that together reach P"},
     {"--seed", "S", CLI_INT, AT(seed), .hi = INT64_MAX, .help = "the same seed gives the same text"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
+    CLI_WEIGHTS(struct request, weights),
     CLI_MODEL_RANKS(struct request, ranks),
     {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "of a rank (default: all cores, shared out)"},
     {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
@@ -282,7 +283,7 @@ int cmd_generate(int argc, char **argv)
                           .ema = q.ema,
                           .ignore = &ignore.list,
                           .threads = (int)q.threads,
-                          .options = {.dtype = cli_dtype(q.dtype)},
+                          .options = {.dtype = cli_dtype(q.dtype), .weights = cli_packing(q.weights)},
                           .lead = write_text,
                           .ctx = &q};
     cli_model_ranks_put(&q.ranks, &j);
