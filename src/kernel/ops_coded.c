@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The row of products with matrices in few bits (attrs.h). Its rule of mesh types is the ordinary product's, since
  * codes and scales are cut as the matrix is; scales of scales are of the whole matrix, on every rank. */
-#include "kernel/coded.h"
+#include "kernel/codes_product.h"
 #include "kernel/ops.h"
 
 static bool is_bytes(const struct view *v) { return v->nd == 2 && v->dtype == DT_U8 && v->stride == v->n[1]; }

@@ -8,9 +8,9 @@
 #include <stdatomic.h>
 
 #include "cli/explain.h"
-#include "kernel/coded.h"
+#include "kernel/codes_product.h"
 #include "kernel/cpu/build.h"
-#include "kernel/cpu/coded.h"
+#include "kernel/cpu/codes_product.h"
 #include "kernel/cpu/tile_rows.h"
 #include "kernel/each_isa.h"
 #include "kernel/harness.h"

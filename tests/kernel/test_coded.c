@@ -4,7 +4,7 @@
  * from several matrices, each with groups of its own. test_rows.c holds random calls against the reference. */
 #include "each_isa.h"
 #include "harness.h"
-#include "kernel/coded.h"
+#include "kernel/codes_product.h"
 
 enum { COLS = 64, PAIRS = 256, MANY = 40 };
 

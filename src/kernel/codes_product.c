@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A row's part is found by counting: a product has a few. */
-#include "kernel/coded.h"
+#include "kernel/codes_product.h"
 
 int64_t coded_rows(const struct kernel_call *c, int64_t row, int64_t n, struct packed_args *a)
 {

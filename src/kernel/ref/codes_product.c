@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with matrices in few bits, plainly: each number is made of its code and its scale, rounded to x's type,
  * multiplied, and summed in double. 2 T N K operations, and as many again for the numbers of each row of x. */
-#include "kernel/coded.h"
+#include "kernel/codes_product.h"
 #include "kernel/ref/ref.h"
 
 /* Element (0, col) of what a says, in the type that is computed in. */

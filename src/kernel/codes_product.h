@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* coded.h: what implementations of CODED share: where the rows of a part lie. Includes: packed_rows.h. Order: Local. */
-#ifndef TUTTI_KERNEL_CODED_H
-#define TUTTI_KERNEL_CODED_H
+/* codes_product.h: what implementations of CODED share: where the rows of a part lie. Includes: packed_rows.h. Order:
+ * Local. */
+#ifndef TUTTI_KERNEL_CODES_PRODUCT_H
+#define TUTTI_KERNEL_CODES_PRODUCT_H
 
 #include "kernel/packed_rows.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* coded.h: products of few rows straight from codes (coded.c chooses), one function per instruction set that has it.
- * Includes: packed_rows.h, cpuid.h. Order: Local; any thread. */
-#ifndef TUTTI_KERNEL_CPU_CODED_H
-#define TUTTI_KERNEL_CPU_CODED_H
+/* codes_product.h: products of few rows straight from codes (codes_product.c chooses), one function per instruction set
+ * that has it. Includes: packed_rows.h, cpuid.h. Order: Local; any thread. */
+#ifndef TUTTI_KERNEL_CPU_CODES_PRODUCT_H
+#define TUTTI_KERNEL_CPU_CODES_PRODUCT_H
 
 #include "kernel/cpuid.h"
 #include "kernel/packed_rows.h"

@@ -4,7 +4,7 @@
  * once: the same number, since that rounds nothing.
  * Cost of 32 numbers of 4 bits: 16 bytes read, some 26 instructions, and four multiply-adds for each row of x; of 8
  * bits 32 bytes, eight conversions and the multiply-adds. Entered after cpu_isa() said so. */
-#include "kernel/cpu/coded.h"
+#include "kernel/cpu/codes_product.h"
 #include "kernel/cpu/packed256.h"
 
 enum { STEP = 32, ROWS = 4 };

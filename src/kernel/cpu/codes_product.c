@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* coded.c: CODED, the products of matrices in few bits, two ways.
+/* codes_product.c: CODED, the products of matrices in few bits, two ways.
  *
  * Few rows, as writing token by token has them: codes are read once, made numbers in registers and multiplied
- * (coded.h), so a token reads codes and nothing else. Columns are split among the members, 64 at a time, as in
+ * (codes_product.h), so a token reads codes and nothing else. Columns are split among the members, 64 at a time, as in
  * gemm_few.c. Many rows: so many rows of codes as make a panel of PANEL numbers are unpacked by the whole team into
  * scratch, in x's type, and multiplied by the ordinary product (gemm.h), which has then the bits that it has with whole
- * weights. Where no function of coded.h fits this processor all is done so, and the way says it. Of experts each has
- * the way for its number of rows.
+ * weights. Where no function of codes_product.h fits this processor all is done so, and the way says it. Of experts
+ * each has the way for its number of rows.
  *
  * Rejected: packing codes into the product's own panels (a packer for each type of codes and each row of tile.h; what
  * is saved, writing and reading a panel once more, is a few hundredths of a prompt's time).
  */
 #include <string.h>
 
-#include "kernel/coded.h"
-#include "kernel/cpu/coded.h"
+#include "kernel/codes_product.h"
+#include "kernel/cpu/codes_product.h"
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/gemm.h"
 #include "kernel/cpu/tile_rows.h"
