@@ -62,7 +62,7 @@ int packed_read_open(struct packed_read **out, struct ckpt *c, enum dtype dtype,
     if (!n) return OK;
     const struct json *extra = ckpt_extra(c), *a = extra ? json_get(extra, "adapter") : NULL;
     int p = a ? packing_find(json_string(json_get(a, "base"), NULL, "")) : -1;
-    if (p <= PACKING_NONE)
+    if (p <= PACKING_NONE || packing_row((enum packing)p)->per_byte != 2)
         return err_set(e, ERR_CORRUPT, "%s: has matrices in few bits, and extra.adapter.base does not say in which",
                        ckpt_path(c));
     struct packed_read *r = xcalloc(1, sizeof *r);

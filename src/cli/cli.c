@@ -47,6 +47,13 @@ bool cli_is_key(const char *word)
     return false;
 }
 
+enum packing cli_packing(const char *name)
+{
+    const int p = name ? packing_find(name) : PACKING_NONE;
+    CHECK(p >= 0, "no packing is called %s", name);
+    return (enum packing)p;
+}
+
 enum dtype cli_dtype(const char *name)
 {
     for (int t = 0; t < DT_N; t++)

@@ -55,6 +55,14 @@ void cli_ignore_init(struct cli_ignore *g, const char *text);
 void cli_ignore_fini(struct cli_ignore *g);
 /* The type that a choice names; a CHECK where it names none. */
 enum dtype cli_dtype(const char *name);
+/* The packing of a word of PACKING_WEIGHTS (layout/packing.h); NULL: none. */
+enum packing cli_packing(const char *name);
+#define CLI_WEIGHTS(T, field)                                                                                          \
+    {                                                                                                                  \
+        "--weights", "W", CLI_CHOICE, offsetof(T, field),                                                              \
+            .choices = PACKING_WEIGHTS,                                                                                \
+            .help = "keep the matrices of layers in 8 or 4 bits, rounded as they are read (default: as --dtype says)"  \
+    }
 
 /* CONFIG [-n RANKS] [--json] [key=value ...], what train, plan, explain and verify have in common. */
 struct cli_args {

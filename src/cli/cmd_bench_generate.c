@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tutti bench generate: how fast a model of a known size writes. A token alone reads every weight once, so its bound is
  * the rate at which the same threads read as many bytes; a prompt's is training's forward pass of as many tokens. Both
- * bounds are measured in the same run, in turn with what they bound, and the best of each counts. */
+ * bounds are measured in the same run, in turn with what they bound, and the best of each counts. With --weights the
+ * same model with whole weights writes in turn with it, whose pass forward is also what prompts are measured against.
+ */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -15,7 +17,7 @@
 enum { ROUNDS = 5, LINE = 8 /* words */, STRETCHES = 4, THREADS_MOST = 4096 };
 
 struct request {
-    const char *model, *dtype;
+    const char *model, *dtype, *weights;
     int64_t prompt, tokens, sequences, threads;
     bool json;
     struct cli_keys keys;
@@ -27,6 +29,7 @@ static const struct cli_option options[] = {
     {"--tokens", "N", CLI_INT, AT(tokens), .lo = 1, .hi = 1 << 20, .help = "tokens that are written in a round"},
     {"--sequences", "N", CLI_INT, AT(sequences), .lo = 1, .hi = 1024, .help = "texts at once in the second figure"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
+    CLI_WEIGHTS(struct request, weights),
     {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = THREADS_MOST, .help = "default: all cores"},
     CLI_JSON(struct request, json),
 };
@@ -45,6 +48,12 @@ static const struct cli_table table = {
 
 struct figures {
     double token_s, batch_s, prompt_s, forward_s, read_s, weight_bytes;
+    double whole_s, whole_bytes; /* a token's with whole weights, and those bytes; 0: no others are measured */
+};
+
+/* What is measured, and the same model with whole weights: one where --weights is not given. */
+struct models {
+    struct decoding *d, *whole;
 };
 
 static int make_model(const struct request *q, struct config *c, struct arena *a, struct err *e)
@@ -126,8 +135,10 @@ static int feed_prompt(struct decoding *d, int sequence, int64_t n, double *s, s
     return rc;
 }
 
-static int measure(const struct request *q, struct decoding *d, struct team *team, struct figures *f, struct err *e)
+static int measure(const struct request *q, const struct models *m, struct team *team, struct figures *f, struct err *e)
 {
+    struct decoding *d = m->d;
+    const bool two = m->whole != m->d;
     int n = (int)q->sequences, *sequence = xcalloc(to_size(n), sizeof *sequence), rc = OK;
     size_t bytes = (size_t)f->weight_bytes / 128 * 128;
     struct reading *r = xcalloc(1, sizeof *r);
@@ -136,11 +147,15 @@ static int measure(const struct request *q, struct decoding *d, struct team *tea
     *r = (struct reading){.p = words, .n = (int64_t)(bytes / 8)};
     f->token_s = f->batch_s = f->prompt_s = f->forward_s = f->read_s = 1e30;
     for (int i = 0; i < n; i++) sequence[i] = decoding_open(d);
+    const int beside = two ? decoding_open(m->whole) : -1;
+    if (two) f->whole_s = 1e30;
     for (int k = 0; k <= ROUNDS && !rc; k++) { /* the first one records programs */
-        double prompt = 0, token = 0, batch = 0, forward = 0, read = read_once(team, r);
+        double prompt = 0, token = 0, batch = 0, forward = 0, whole = 0, read = read_once(team, r);
         rc = feed_prompt(d, sequence[0], q->prompt, &prompt, e);
-        if (!rc) rc = decoding_forward_s(d, q->prompt, &forward, e);
+        if (!rc) rc = decoding_forward_s(m->whole, q->prompt, &forward, e);
         if (!rc) rc = write_some(d, sequence, 1, q->tokens, &token, e);
+        if (two) decoding_cut(m->whole, beside, 0);
+        if (!rc && two) rc = write_some(m->whole, &beside, 1, q->tokens, &whole, e);
         for (int i = 1; i < n; i++) decoding_cut(d, sequence[i], 0);
         if (!rc && n > 1) rc = write_some(d, sequence, n, 4, &batch, e);
         read = least(read, read_once(team, r));
@@ -150,6 +165,7 @@ static int measure(const struct request *q, struct decoding *d, struct team *tea
         f->token_s = least(f->token_s, token);
         f->batch_s = least(f->batch_s, batch);
         f->read_s = least(f->read_s, read);
+        if (two) f->whole_s = least(f->whole_s, whole);
     }
     xfree(words);
     xfree(r);
@@ -159,6 +175,12 @@ static int measure(const struct request *q, struct decoding *d, struct team *tea
 
 /* ---- what is said ---- */
 
+/* Of whole weights: the share of reading them at the rate that was measured. */
+static double whole_share(const struct figures *f)
+{
+    return f->whole_bytes / (f->weight_bytes / f->read_s) / f->whole_s;
+}
+
 static void print_json(const struct request *q, const struct figures *f)
 {
     struct str s = {0};
@@ -166,11 +188,17 @@ static void print_json(const struct request *q, const struct figures *f)
     json_begin_document(&o, "bench-generate", 1);
     json_put_string(&o, "model", q->model);
     json_put_string(&o, "dtype", q->dtype);
+    if (q->weights) json_put_string(&o, "weights", q->weights);
     json_put_int(&o, "prompt", q->prompt);
     json_put_real(&o, "weight_bytes", f->weight_bytes);
     json_put_real(&o, "read_bytes_per_s", f->weight_bytes / f->read_s);
     json_put_real(&o, "tokens_per_s", 1 / f->token_s);
     json_put_real(&o, "bandwidth_share", f->read_s / f->token_s);
+    if (q->weights) {
+        json_put_real(&o, "whole_weight_bytes", f->whole_bytes);
+        json_put_real(&o, "whole_tokens_per_s", 1 / f->whole_s);
+        json_put_real(&o, "whole_bandwidth_share", whole_share(f));
+    }
     if (q->sequences > 1) json_put_int(&o, "sequences", q->sequences);
     if (q->sequences > 1) json_put_real(&o, "together_tokens_per_s", (double)q->sequences / f->batch_s);
     json_put_real(&o, "prompt_tokens_per_s", (double)q->prompt / f->prompt_s);
@@ -184,9 +212,12 @@ static void print_json(const struct request *q, const struct figures *f)
 static void print_table(const struct request *q, const struct figures *f)
 {
     char a[32], b[32];
-    printf("%s, %s\n", q->model, q->dtype);
+    printf("%s, %s%s%s\n", q->model, q->dtype, q->weights ? ", weights in " : "", q->weights ? q->weights : "");
     printf("one text: %.1f tokens/s, each %s of weights: %.0f %% of reading them at %s/s\n", 1 / f->token_s,
            str_bytes(a, f->weight_bytes), 100 * f->read_s / f->token_s, str_bytes(b, f->weight_bytes / f->read_s));
+    if (q->weights)
+        printf("whole weights beside it: %.1f tokens/s, each %s: %.0f %%\n", 1 / f->whole_s,
+               str_bytes(a, f->whole_bytes), 100 * whole_share(f));
     if (f->read_s > f->token_s)
         printf(
             "more than 100 %% is no share: the weights stay in a cache, or others used the memory while it was read\n");
@@ -200,10 +231,10 @@ int cmd_bench_generate(int argc, char **argv)
 {
     struct request q = {.model = "gpt2-124m", .prompt = 512, .tokens = 16, .sequences = 8, .dtype = "bf16"};
     struct config c;
-    struct figures f;
+    struct figures f = {0};
+    struct models m = {0};
     struct err e = {0};
     struct device *d = NULL;
-    struct decoding *decoding = NULL;
     int rc;
     if (!cli_read(&table, argc, argv, &q, &rc)) return rc;
     struct arena *a = arena_new();
@@ -215,12 +246,17 @@ int cmd_bench_generate(int argc, char **argv)
                                  .reuse_not = "measured",
                                  .model = &c.model};
     if (!rc) rc = device_cpu_new(&d, o.threads, &e);
-    if (!rc) rc = decoding_new(&decoding, NULL, d, &o, &e);
-    if (!rc) f.weight_bytes = decoding_weight_bytes(decoding);
-    if (!rc) rc = measure(&q, decoding, d->team, &f, &e);
+    if (!rc) rc = decoding_new(&m.whole, NULL, d, &o, &e);
+    o.weights = cli_packing(q.weights);
+    if (!rc && q.weights) rc = decoding_new(&m.d, NULL, d, &o, &e);
+    if (!q.weights) m.d = m.whole;
+    if (!rc) f.weight_bytes = decoding_weight_bytes(m.d);
+    if (!rc && q.weights) f.whole_bytes = decoding_weight_bytes(m.whole);
+    if (!rc) rc = measure(&q, &m, d->team, &f, &e);
     if (!rc && q.json) print_json(&q, &f);
     if (!rc && !q.json) print_table(&q, &f);
-    decoding_free(decoding);
+    if (m.d != m.whole) decoding_free(m.d);
+    decoding_free(m.whole);
     if (d) device_free(d);
     arena_free(a);
     return rc ? cli_fail(&e) : 0;

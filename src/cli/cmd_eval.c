@@ -11,7 +11,7 @@
 #include "run/evaluate.h"
 
 struct request {
-    const char *model, *tasks, *tokenizer, *dtype, *ignore;
+    const char *model, *tasks, *tokenizer, *dtype, *weights, *ignore;
     int64_t threads, batch, positions;
     struct cli_model_ranks ranks;
     bool ema, json;
@@ -24,6 +24,7 @@ static const struct cli_option options[] = {
     {"--positions", "N", CLI_INT, AT(positions), .lo = 2, .hi = INT32_MAX,
      .help = "of a text; longer ones are cut into windows (default: as many as the model has)"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
+    CLI_WEIGHTS(struct request, weights),
     CLI_MODEL_RANKS(struct request, ranks),
     {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "of a rank (default: all cores, shared out)"},
     {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
@@ -156,16 +157,19 @@ int cmd_eval(int argc, char **argv)
     cli_ignore_init(&ignore, q.ignore);
     struct err e = {0};
     bool speaks;
-    struct model_job j =
-        {.path = q.model,
-         .tokenizer = q.tokenizer,
-         .ema = q.ema,
-         .ignore = &ignore.list,
-         .replicas = true,
-         .threads = (int)q.threads,
-         .options = {.dtype = cli_dtype(q.dtype), .sequences = q.batch, .positions = q.positions, .rows = 256},
-         .lead = score,
-         .ctx = &q};
+    struct model_job j = {.path = q.model,
+                          .tokenizer = q.tokenizer,
+                          .ema = q.ema,
+                          .ignore = &ignore.list,
+                          .replicas = true,
+                          .threads = (int)q.threads,
+                          .options = {.dtype = cli_dtype(q.dtype),
+                                      .weights = cli_packing(q.weights),
+                                      .sequences = q.batch,
+                                      .positions = q.positions,
+                                      .rows = 256},
+                          .lead = score,
+                          .ctx = &q};
     cli_model_ranks_put(&q.ranks, &j);
     rc = model_job_run(&j, &speaks, &e);
     cli_ignore_fini(&ignore);

@@ -24,8 +24,8 @@ enum { PROMPT_MAX = 1 << 26, IMAGE_MAX = 1 << 28, GUESSES = 4, BEAMS_MOST = 64 }
 #define TEMPERATURE 0.8
 
 struct request {
-    const char *checkpoint, *prompt, *prompt_file, *prompts, *template, *stop, *image, *tokenizer, *dtype, *ignore,
-        *adapter, *draft;
+    const char *checkpoint, *prompt, *prompt_file, *prompts, *template, *stop, *image, *tokenizer, *dtype, *weights,
+        *ignore, *adapter, *draft;
     int64_t max_tokens, threads, seed, batch, beams, guesses;
     double length_penalty;
     struct sample_spec spec;
@@ -68,6 +68,7 @@ static const struct cli_option options[] = {
     {"--draft-tokens", "K", CLI_INT, AT(guesses), .lo = 1, .hi = SPECULATING_MOST,
      .help = "with --draft: guesses of a step (default 4)"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
+    CLI_WEIGHTS(struct request, weights),
     CLI_MODEL_RANKS(struct request, ranks),
     {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "of a rank (default: all cores, shared out)"},
     {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
@@ -380,7 +381,7 @@ int cmd_generate(int argc, char **argv)
                           .ema = q.ema,
                           .ignore = &ignore.list,
                           .threads = (int)q.threads,
-                          .options = {.dtype = cli_dtype(q.dtype)},
+                          .options = {.dtype = cli_dtype(q.dtype), .weights = cli_packing(q.weights)},
                           .lead = write_text,
                           .ctx = &q};
     cli_model_ranks_put(&q.ranks, &j);

@@ -15,7 +15,7 @@
 enum { KEY_LEAST = 16, KEY_MOST = 512, GRACE_S = 10 };
 
 struct request {
-    const char *model, *address, *key_file, *name, *tokenizer, *template, *dtype, *ignore;
+    const char *model, *address, *key_file, *name, *tokenizer, *template, *dtype, *weights, *ignore;
     int64_t port, threads, sequences, positions, rows, queue, max_tokens, max_body, time_s, idle_s, clients;
     double cache;
     struct cli_model_ranks ranks;
@@ -47,6 +47,7 @@ static const struct cli_option options[] = {
     {"--clients", "N", CLI_INT, AT(clients), .lo = 1, .hi = 10000, .help = "connections at once"},
     {"--chat-template", "T", CLI_TEXT, AT(template), .help = "a name or a file (default: the tokenizer's own)"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
+    CLI_WEIGHTS(struct request, weights),
     CLI_MODEL_RANKS(struct request, ranks),
     {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "of a rank (default: all cores, shared out)"},
     {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
@@ -166,6 +167,7 @@ int cmd_serve(int argc, char **argv)
                           .ignore = &ignore.list,
                           .threads = (int)q.threads,
                           .options = {.dtype = cli_dtype(q.dtype),
+                                      .weights = cli_packing(q.weights),
                                       .sequences = q.sequences,
                                       .positions = q.positions,
                                       .rows = q.rows > q.sequences ? q.rows : q.sequences,

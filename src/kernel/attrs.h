@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "layout/format.h"
+#include "layout/packing.h"
 #include "layout/spmd.h"
 
 enum op {
@@ -61,6 +62,7 @@ enum op {
     OP_GATED_NORM,
     OP_CONV_CACHED,
     OP_SCAN_CACHED,
+    OP_CODED,
     OP_TAILS,
     OP_HALO,
     OP_CARRY,
@@ -127,6 +129,26 @@ struct linear_attrs {
 };
 struct grouped_attrs {
     int64_t expected; /* rows that hold tokens, for counting FLOPs; 0: all */
+};
+
+/* ---- products with matrices in few bits (layout/packing.h), which nobody trains ----
+ *   CODED      x_TK, codes_N,(bytes of K) u8, scales_NB u8 [, groups f32] [, bias_N] [, rows_E]       y_TN
+ * What LINEAR computes, or with rows_E (and without a bias) GROUPED, with w the numbers of codes and scales, rounded to
+ * x's type. The N rows, of each expert the same, are `n_parts` matrices one after the other, whose blocks are numbered
+ * each by itself; groups are those of all parts, of the first expert's first, as each of the whole matrix has them. */
+enum { CODED_PARTS = 8, CODED_GROUPS = 3, CODED_BIAS = 4, CODED_ROWS = 5 };
+struct coded_part {
+    int64_t rows;     /* here */
+    int64_t first;    /* the number of the first block here in the matrix */
+    int64_t n_groups; /* fp32 values, the mean included; 0: the packing has none */
+};
+struct coded_attrs {
+    enum packing packing;
+    int64_t row_blocks; /* of a row of the whole matrices */
+    int n_parts;
+    struct coded_part part[CODED_PARTS];
+    bool bias_off;    /* as LINEAR's */
+    int64_t expected; /* as GROUPED's */
 };
 
 /* ---- norms ----
@@ -560,6 +582,7 @@ struct grouped_scaled_attrs {
     X(CONV, conv)                                                                                                      \
     X(TIMES, times)                                                                                                    \
     X(SCAN, scan)                                                                                                      \
+    X(CODED, coded)                                                                                                    \
     X(HALO, halo)                                                                                                      \
     X(CARRY, carry)                                                                                                    \
     X(ROUTER, router)                                                                                                  \

@@ -395,7 +395,8 @@ void packed_unpack(struct stream *s, const struct packed_args *a)
     static const char name[] = "unpack";
     struct flat_call x = {.op = FLAT_UNPACK, .packed = *a};
     const int64_t n = a->rows * a->cols;
-    struct byte_span span[] = {span_of(a->codes, a->rows * ((a->cols + 1) / 2), DT_U8, false, "codes"),
+    struct byte_span span[] = {span_of(a->codes, a->rows * packing_row_bytes(a->packing, a->cols), DT_U8, false,
+                                       "codes"),
                                span_of(a->scales, a->rows * packing_row_blocks(a->packing, a->cols), DT_U8, false,
                                        "scales"),
                                span_of(a->groups, a->n_groups, DT_F32, false, "scales of scales"),

@@ -12,7 +12,7 @@ struct packed_args { /* of a box of a matrix, whose columns begin at a block */
     enum packing packing;
     int64_t rows, cols;
     int64_t first, row_blocks; /* the number of the box's first block in the matrix, and how many a row of it has */
-    const uint8_t *codes;      /* [rows, ceil(cols / 2)] */
+    const uint8_t *codes;      /* [rows, packing_row_bytes] */
     const uint8_t *scales;     /* [rows, ceil(cols / block)] */
     const float *groups;       /* of the whole matrix, then the mean; NULL: the packing has none */
     int64_t n_groups;          /* values there, the mean included */

@@ -3,6 +3,7 @@
  * what comparing distances in order gives. The midpoints are taken in double, so that they are exact. */
 #include "layout/packing.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,9 +13,10 @@
 #include "layout/format.h"
 
 static const struct packing_row table[PACKING_N] = {
-    [PACKING_NONE] = {"none", 0, false},
-    [PACKING_NF4] = {"nf4", 64, true},
-    [PACKING_MXFP4] = {"mxfp4", 32, false},
+    [PACKING_NONE] = {"none", 0, false, 1},
+    [PACKING_NF4] = {"nf4", 64, true, 2},
+    [PACKING_MXFP4] = {"mxfp4", 32, false, 2},
+    [PACKING_INT8] = {"int8", 32, false, 1},
 };
 
 const struct packing_row *packing_row(enum packing p)
@@ -94,6 +96,22 @@ static float largest_of(const float *x, int64_t n)
     return most;
 }
 
+/* Codes whose value fp32 has no room for are not taken: of numbers that nearly fill it the largest are cut off.
+ * largest < 2^(e+1) is at most 127 2^k for k = e - 6, or for k = e - 5 where it is nearly 2^(e+1). */
+static float encode_int8(const float *x, int64_t n, float largest, uint8_t *codes)
+{
+    enum { LEAST = -127 };
+    int power = LEAST;
+    if (largest > 0) (void)frexpf(largest, &power);
+    if (largest > 0) power -= 7; /* frexp has largest below 2^power */
+    if (power > LEAST && largest > ldexpf(127, power)) power++;
+    if (power < LEAST) power = LEAST;
+    const double most = power < FLT_MAX_EXP - 6 ? 127 : 63;
+    for (int64_t i = 0; i < n; i++)
+        codes[i] = (uint8_t)(int8_t)fmax(-most, fmin(most, nearbyint(ldexp((double)x[i], -power))));
+    return ldexpf(1, power);
+}
+
 float packing_encode(enum packing p, const float *x, int64_t n, uint8_t *codes)
 {
     float largest = largest_of(x, n);
@@ -101,6 +119,7 @@ float packing_encode(enum packing p, const float *x, int64_t n, uint8_t *codes)
         for (int64_t i = 0; i < n; i++) codes[i] = nearest(nf4, PACKING_CODES, largest > 0 ? x[i] / largest : 0);
         return largest;
     }
+    if (p == PACKING_INT8) return encode_int8(x, n, largest, codes);
     const struct format_info f = format_info(FORMAT_E2M1);
     int power = (int)codec_scale(float_bits(largest), &f) - 127;
     for (int64_t i = 0; i < n; i++) codes[i] = (uint8_t)format_encode(FORMAT_E2M1, ldexp((double)x[i], -power), true);

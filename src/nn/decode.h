@@ -24,6 +24,8 @@ struct decode_shape {
     int64_t pictures;                /* rows that pictures are, of a model that has them in its texts */
     const struct model_stage *stage; /* NULL: the whole model */
 };
+/* Matrices in few bits (state/packed.h): codes at slot_param, scales at slot_grad, and here the scales of scales. */
+static inline int slot_groups(int n_params, int layers, int i) { return slot_cache(n_params, layers) + i; }
 /* Records a step. Check tape_status afterwards. */
 void model_record_decode(struct tape *t, const struct model_config *c, const struct param_table *p,
                          const struct par *par, const struct decode_shape *s);

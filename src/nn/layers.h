@@ -60,6 +60,9 @@ tid layer_rows(struct layer_ctx *x, int span, const char *name);
 /* A layer's product with a matrix of the model, and what its adapters add (adapter.h). */
 tid layer_linear(struct layer_ctx *x, tid h, tid w, tid bias, bool bias_off, const char *name);
 tid layer_grouped(struct layer_ctx *x, tid h, tid w, tid rows_E, int64_t expected, const char *name);
+/* in_codes.c: the same of a matrix that is kept in few bits, when decoding; TID_NONE: w is none. */
+tid coded_record(struct layer_ctx *x, tid h, tid w, tid bias, bool bias_off, tid rows_E, int64_t expected,
+                 const char *name);
 /* A row of the table of parameters: initial values are normal with `std`, or all zeros or ones. over_tp: S0 or S1, the
  * dim that tp splits, in whole units; I, the same on all ranks; R, the same, but each rank's gradient is only a part of
  * the sum. */

@@ -471,14 +471,16 @@ tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...)
 
 tid layer_linear(struct layer_ctx *x, tid h, tid w, tid bias, bool bias_off, const char *name)
 {
-    tid y = op_linear_partial(x->t, h, w, bias, bias_off, name);
+    tid y = coded_record(x, h, w, bias, bias_off, TID_NONE, 0, name);
+    if (y < 0) y = op_linear_partial(x->t, h, w, bias, bias_off, name);
     adapter_record(x, h, w, y, TID_NONE, 0);
     return y;
 }
 
 tid layer_grouped(struct layer_ctx *x, tid h, tid w, tid rows_E, int64_t expected, const char *name)
 {
-    tid y = op_grouped(x->t, h, w, rows_E, expected, name);
+    tid y = coded_record(x, h, w, TID_NONE, false, rows_E, expected, name);
+    if (y < 0) y = op_grouped(x->t, h, w, rows_E, expected, name);
     adapter_record(x, h, w, y, rows_E, expected);
     return y;
 }

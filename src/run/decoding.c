@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "config/start_weights.h"
 #include "kernel/cache_runs.h"
+#include "state/packed.h"
 
 enum { ROWS_DEFAULT = 128 };
 
@@ -110,6 +111,19 @@ static int size_cache(struct decoding *d, const struct decoding_options *o, cons
 
 static void *place_of(const struct buffer *b, size_t at) { return b->p ? (char *)b->p + at : NULL; }
 
+static void bind_param(struct decoding *d, int i)
+{
+    if (!d->params.p[i].packed) {
+        d->slot[slot_param(i)] = store_param_ptr(&d->store, i);
+        return;
+    }
+    void *place[PACKED_ARRAYS];
+    packed_places(&d->store, i, place);
+    d->slot[slot_param(i)] = place[PACKED_CODES];
+    d->slot[slot_grad(i)] = place[PACKED_SCALES];
+    d->slot[slot_groups(d->params.n, to_int(d->model.layers), i)] = place[PACKED_GROUPS];
+}
+
 static int allocate(struct decoding *d, struct err *e)
 {
     const struct model_config *m = &d->model;
@@ -121,14 +135,14 @@ static int allocate(struct decoding *d, struct err *e)
     if (!rc) rc = buffer_new(&d->data, d->dev, MEM_DATA, to_size(host) * sizeof(int32_t), e);
     if (!rc && rope) rc = buffer_new(&d->rope, d->dev, MEM_DATA, to_size(rope) * sizeof(float), e);
     if (rc) return rc;
-    int n_slots = slot_cache(d->params.n, to_int(m->layers));
+    int n_slots = slot_groups(d->params.n, to_int(m->layers), d->params.n);
     d->slot = xcalloc((size_t)n_slots, sizeof *d->slot);
     static const int of_data[] = {SLOT_TOKENS, SLOT_POSITIONS, SLOT_WANTED, SLOT_RUNS};
     for (int i = 0; i < 4; i++) d->slot[of_data[i]] = place_of(&d->data, to_size(i * d->room_rows) * sizeof(int32_t));
     d->slot[SLOT_ROPE] = d->rope.p;
     d->slot[SLOT_STAGE_IN] = d->stage_in.p;
     d->slot[SLOT_STAGE_OUT] = d->stage_out.p;
-    for (int i = 0; i < d->params.n; i++) d->slot[slot_param(i)] = store_param_ptr(&d->store, i);
+    for (int i = 0; i < d->params.n; i++) bind_param(d, i);
     for (int l = 0; l < 2 * layers_here(d); l++)
         d->slot[slot_cache(d->params.n, d->part.first) + l] = place_of(&d->keys, table_at(d, l / 2, l % 2));
     if (rope) {
@@ -174,6 +188,9 @@ static int build(struct decoding *d, struct weights *w, const struct decoding_op
         kernel_on(d->stream, &d->kernels);
         model_declare(&d->model, &d->par, &d->params);
         if (d->ranks) decoding_ranks_hold(d->ranks, &d->model, stage, &d->params);
+        if (o->weights != PACKING_NONE) rc = packed_mark_weights(&d->params, o->weights, e);
+    }
+    if (!rc) {
         rc = store_new(&d->store, &d->params, d->dev, d->dtype, false, NULL, 0, e);
     }
     xfree(stage);
@@ -278,9 +295,19 @@ double decoding_weight_bytes(const struct decoding *d)
         const struct param *p = &d->params.p[i];
         bool looked_up =
             !strncmp(p->name, "embed.", 6) && !(d->model.tie_embeddings && !strcmp(p->name, "embed.token"));
-        if (!looked_up) bytes += (double)p->numel * (double)dtype_bytes(d->dtype);
+        if (looked_up) continue;
+        bytes +=
+            p->packed ? (double)packed_bytes(d->params.packing, p) : (double)p->numel * (double)dtype_bytes(d->dtype);
     }
     return bytes;
+}
+
+void decoding_held_bytes(const struct decoding *d, size_t *coded, size_t *whole)
+{
+    *coded = 0;
+    *whole = d->store.array[STORE_PARAM].buf.bytes;
+    for (int i = 0; store_packs(&d->store) && i < PACKED_ARRAYS; i++)
+        if (d->store.packed + i < d->store.n_arrays) *coded += d->store.array[d->store.packed + i].buf.bytes;
 }
 
 bool decoding_is_end(const struct decoding *d, const struct tokenizer *t, int64_t id)

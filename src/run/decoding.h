@@ -33,6 +33,7 @@ struct decoding_options {
     const struct decoding_ranks *ranks; /* NULL: alone; borrowed */
     const struct model_config *model;   /* with no weights: random ones of this model; else NULL */
     const char *kernels;                /* NULL: auto */
+    enum packing weights;               /* matrices of layers are kept in few bits (state/packed.h) */
     int64_t wanted; /* not 0: everything is allocated when it is made, for steps that want so many logits at most */
 };
 
@@ -60,6 +61,8 @@ int64_t decoding_pages(const struct decoding *d);      /* all */
 int64_t decoding_pages_left(const struct decoding *d); /* that are nobody's */
 int64_t decoding_pages_for(const struct decoding *d, int64_t positions);
 double decoding_weight_bytes(const struct decoding *d); /* that a step reads: matrices, the embedding's table once */
+/* What this rank holds of the model: matrices in few bits, and all else. */
+void decoding_held_bytes(const struct decoding *d, size_t *coded, size_t *whole);
 /* The ends of a text that the model's files name, and the tokenizer's. */
 bool decoding_is_end(const struct decoding *d, const struct tokenizer *t, int64_t id);
 int decoding_n_ends(const struct decoding *d); /* how many those are at most */

@@ -43,7 +43,7 @@ static int forward_init(struct forward *f, struct decoding *d, int64_t n, struct
 int decoding_forward_s(struct decoding *d, int64_t n, double *s, struct err *e)
 {
     struct forward f;
-    CHECK(!d->ranks, "measured on one rank");
+    CHECK(!d->ranks && !store_packs(&d->store), "measured on one rank, with whole weights");
     if (d->model.moe.experts) return err_set(e, ERR_REQUEST, "model.moe.experts: this measures models without experts");
     if (model_looks(&d->model))
         return err_set(e, ERR_REQUEST, "model.family: llava: this measures models without pictures in their texts");

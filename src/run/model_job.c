@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "config/start_weights.h"
 #include "run/decoding_ranks.h"
 
@@ -49,6 +51,19 @@ static int open_files(const struct model_job *j, struct model_at_work *m, struct
     return rc;
 }
 
+/* Of whoever asked for few bits: what that comes to. */
+static void say_weights(const struct started *s, const struct model_at_work *m)
+{
+    const struct decoding_options *o = &s->j->options;
+    size_t coded, whole;
+    char a[32], b[32];
+    if (o->weights == PACKING_NONE) return;
+    decoding_held_bytes(m->decoding, &coded, &whole);
+    log_info("weights: %s of matrices in %s and %s in %s%s", str_bytes(a, (double)coded), packing_row(o->weights)->name,
+             str_bytes(b, (double)whole), dtype_name(o->dtype == DT_N ? DT_BF16 : o->dtype),
+             s->n > 1 ? ", of the first rank" : "");
+}
+
 static int run_rank(struct comm *world, void *arg, struct err *e)
 {
     const struct started *s = arg;
@@ -77,6 +92,7 @@ static int run_rank(struct comm *world, void *arg, struct err *e)
     if (!rc) {
         rc = decoding_new(&m.decoding, m.weights, m.device, &o, e);
         bool at_work = !rc;
+        if (!rc && ranks.leads && m.replica == 0) say_weights(s, &m);
         if (!rc) rc = ranks.leads ? j->lead(j->ctx, &m, e) : decoding_follow(m.decoding, e);
         decoding_free(m.decoding);
         if (at_work && world) rc = comm_agree(world, rc, e);

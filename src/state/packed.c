@@ -13,25 +13,35 @@
 enum { STRETCH = 1 << 20 /* numbers */ };
 
 /* ---- which ---- */
-static bool is_packed(const struct param *p)
+static bool ends(const struct param *p, const char *end)
 {
-    static const char router[] = ".router.weight";
-    size_t n = strlen(p->name), end = strlen(router);
-    bool routes = n > end && !strcmp(p->name + n - end, router);
-    return p->frozen && p->nd == 2 && p->group == PARAM_MATRICES && !strncmp(p->name, "layers.", 7) && !routes;
+    size_t n = strlen(p->name), m = strlen(end);
+    return n > m && !strcmp(p->name + n - m, end);
 }
 
+static bool of_layer(const struct param *p)
+{
+    return p->nd == 2 && p->group == PARAM_MATRICES && !strncmp(p->name, "layers.", 7) && !ends(p, ".router.weight");
+}
+
+/* Who asks, as the user named it, and what else there is to choose. */
+struct asker {
+    const char *key, *none;
+};
+static const struct asker base = {"adapter.base:", "adapter.base: none"},
+                          weights = {"--weights", "whole weights (without --weights)"};
+
 /* Every rank's columns are whole blocks; numbers of two columns are a byte. */
-static int check_columns(const struct param *x, const struct mesh *m, enum packing p, struct err *e)
+static int check_columns(const struct asker *who, const struct param *x, const struct mesh *m, enum packing p,
+                         struct err *e)
 {
     const int64_t block = packing_row(p)->block;
     const char *name = packing_row(p)->name;
     bool cut = false;
-    if (x->n[1] % 2)
+    if (x->n[1] % packing_row(p)->per_byte)
         return err_set(e, ERR_REQUEST,
-                       "adapter.base: %s: two numbers are a byte, and %s has %lld columns; choose an even number, or "
-                       "adapter.base: none",
-                       name, x->name, (long long)x->n[1]);
+                       "%s %s: two numbers are a byte, and %s has %lld columns; choose an even number, or %s", who->key,
+                       name, x->name, (long long)x->n[1], who->none);
     for (int a = 0; a < x->layout.n_places; a++)
         cut |= x->layout.place[a].type == SPMD_S1 && x->layout.place[a].on.size > 1;
     for (int r = 0; cut && r < m->n_ranks; r++) {
@@ -39,12 +49,10 @@ static int check_columns(const struct param *x, const struct mesh *m, enum packi
         struct region box = layout_box(&x->layout, r);
         if (box.lo[1] % block || (box.hi[1] % block && box.hi[1] != x->n[1]))
             return err_set(e, ERR_REQUEST,
-                           "adapter.base: %s: blocks have %lld columns, and rank %d has columns %lld to %lld of the "
-                           "%lld "
-                           "of %s; choose parallel.tp (of experts parallel.etp) so that each rank has whole blocks, or "
-                           "adapter.base: none",
-                           name, (long long)block, r, (long long)box.lo[1], (long long)box.hi[1], (long long)x->n[1],
-                           x->name);
+                           "%s %s: blocks have %lld columns, and rank %d has columns %lld to %lld of the %lld of %s; "
+                           "choose parallel.tp (of experts parallel.etp) so that each rank has whole blocks, or %s",
+                           who->key, name, (long long)block, r, (long long)box.lo[1], (long long)box.hi[1],
+                           (long long)x->n[1], x->name, who->none);
     }
     return OK;
 }
@@ -54,8 +62,8 @@ int packed_mark(struct param_table *t, enum packing p, struct err *e)
     int n = 0;
     for (int i = 0; i < t->n && p != PACKING_NONE; i++) {
         struct param *x = &t->p[i];
-        if (!is_packed(x)) continue;
-        int rc = check_columns(x, &t->mesh, p, e);
+        if (!x->frozen || !of_layer(x)) continue;
+        int rc = check_columns(&base, x, &t->mesh, p, e);
         if (rc) return rc;
         x->packed = true;
         n++;
@@ -64,6 +72,29 @@ int packed_mark(struct param_table *t, enum packing p, struct err *e)
     if (n || p == PACKING_NONE) return OK;
     return err_set(e, ERR_REQUEST, "adapter.base: %s: no matrix of a layer is frozen; choose none",
                    packing_row(p)->name);
+}
+
+int packed_mark_weights(struct param_table *t, enum packing p, struct err *e)
+{
+    for (int i = 0; i < t->n && p != PACKING_NONE; i++) {
+        struct param *x = &t->p[i];
+        bool head = p == PACKING_INT8 && !strcmp(x->name, "head.weight");
+        if (!head && !of_layer(x)) continue;
+        int rc = check_columns(&weights, x, &t->mesh, p, e);
+        if (rc) return rc;
+        x->packed = x->frozen = true;
+        x->stepped = false;
+        x->group = PARAM_MATRICES;
+    }
+    t->packing = p;
+    return OK;
+}
+
+int64_t packed_bytes(enum packing p, const struct param *x)
+{
+    int64_t rows = x->n[0], cols = x->n[1];
+    return rows * (packing_row_bytes(p, cols) + packing_row_blocks(p, cols)) +
+           packing_groups(p, rows, cols) * (int64_t)sizeof(float);
 }
 
 int packed_arrays(enum packing p, struct array_row rows[PACKED_ARRAYS])
@@ -81,7 +112,7 @@ int packed_arrays(enum packing p, struct array_row rows[PACKED_ARRAYS])
     for (int i = 0; i < PACKED_ARRAYS; i++) rows[i] = row;
     rows[PACKED_CODES].name = "base_codes";
     rows[PACKED_CODES].title = "codes of the base";
-    rows[PACKED_CODES].each = 2;
+    rows[PACKED_CODES].each = r->per_byte;
     rows[PACKED_SCALES].name = "base_scales";
     rows[PACKED_SCALES].title = "scales of the base";
     rows[PACKED_SCALES].each = r->block;
@@ -124,6 +155,12 @@ static void *held_at(const struct store *s, int which, int param)
 {
     const struct array *a = array_of(s, which);
     return array_at(a, array_held(a, &s->units, param).at);
+}
+
+void packed_places(const struct store *s, int param, void *out[PACKED_ARRAYS])
+{
+    bool grouped = packing_row(s->table->packing)->grouped;
+    for (int i = 0; i < PACKED_ARRAYS; i++) out[i] = i < PACKED_GROUPS || grouped ? held_at(s, i, param) : NULL;
 }
 
 void packed_bring(const struct store *s, struct stream *st, int param, void *to)
@@ -188,10 +225,16 @@ static void keep_codes(struct filling *f, const struct held *h, int64_t row, int
     const struct param *p = &f->s->table->p[f->param];
     struct array *a = &f->s->array[f->s->packed + PACKED_CODES];
     int64_t lo = row > h->box.lo[0] ? row : h->box.lo[0], hi = row + n < h->box.hi[0] ? row + n : h->box.hi[0];
-    int64_t bytes = (h->cols + 1) / 2, at = 0;
+    const enum packing kind = f->s->table->packing;
+    int64_t bytes = packing_row_bytes(kind, h->cols), at = 0;
     if (lo >= hi) return;
     for (int64_t r = lo; r < hi; r++) {
         const uint8_t *from = f->codes + (r - row) * p->n[1] + h->box.lo[1];
+        if (packing_row(kind)->per_byte == 1) {
+            memmove(f->codes + at, from, to_size(h->cols));
+            at += h->cols;
+            continue;
+        }
         for (int64_t c = 0; c < h->cols; c += 2) {
             uint8_t first = from[c], second = c + 1 < h->cols ? from[c + 1] : 0;
             f->codes[at++] = (uint8_t)(first << 4 | second);

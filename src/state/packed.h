@@ -25,11 +25,19 @@ enum { PACKED_CODES, PACKED_SCALES, PACKED_GROUPS, PACKED_ARRAYS };
 /* Marks what of the frozen parameters is packed: matrices of layers, but for routers. Refuses columns that are cut
  * inside of a block. Order: Same(table). */
 int packed_mark(struct param_table *t, enum packing p, struct err *e);
+/* The same of a model that nobody trains (`--weights`): every matrix of its layers but routers, which becomes frozen,
+ * and of int8 the head where it is a matrix of its own. Products are made straight from what is kept: there are no
+ * slots, and nothing is gathered. */
+int packed_mark_weights(struct param_table *t, enum packing p, struct err *e);
 /* The rows of the store's table, whose names are those of a checkpoint's groups; returns how many. */
 int packed_arrays(enum packing p, struct array_row rows[PACKED_ARRAYS]);
 
 /* Whoever has the numbers: rows [first, first + n) of the whole matrix, all columns, as fp32. */
 typedef int packed_read_fn(void *ctx, int64_t first, int64_t n, float *out, struct err *e);
+/* Where it lies: codes, scales, groups; NULL on the null device, and where the packing has none. */
+void packed_places(const struct store *s, int param, void *out[PACKED_ARRAYS]);
+/* Bytes of a matrix, all of it, as it is kept. */
+int64_t packed_bytes(enum packing p, const struct param *x);
 /* What this rank holds of a matrix, from its numbers, read in stretches of rows: all of them where scales have groups,
  * which are of the whole matrix; else the rows that are held. Refuses numbers that are not finite. */
 int packed_fill(struct store *s, struct stream *st, int param, packed_read_fn *read, void *ctx, struct err *e);

@@ -142,6 +142,13 @@ tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, int64_t expected, co
     return record(t, OP_GROUPED, ATTRS(grouped, .expected = expected), 3, (tid[]){x_UK, w, rows_E}, name);
 }
 
+tid op_coded(struct tape *t, tid x_TK, const tid w[3], tid bias_N, tid rows_E, const struct coded_attrs *a,
+             const char *name)
+{
+    const tid in[] = {x_TK, w[0], w[1], w[2], bias_N, rows_E};
+    return record(t, OP_CODED, attrs_coded(*a), 6, in, name);
+}
+
 tid op_expert_bias(struct tape *t, tid x_UN, tid b, tid rows_E, bool bias_off, const char *name)
 {
     return record(t, OP_EXPERT_BIAS, ATTRS(expert_bias, .bias_off = bias_off), 3, (tid[]){x_UN, b, rows_E}, name);

@@ -209,6 +209,9 @@ tid op_permute(struct tape *t, tid x_TD, tid pick_Nk, struct permute_attrs a, co
 tid op_unpermute(struct tape *t, tid y_UD, tid gate_Tk, tid row_Tk, int top_k, const char *name);
 /* expected: rows that hold tokens when the choice is even, for counting; 0: all. */
 tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, int64_t expected, const char *name);
+/* codes_NC, scales_NB, groups: of a matrix in few bits; groups, bias_N, rows_E: TID_NONE where there are none. */
+tid op_coded(struct tape *t, tid x_TK, const tid w[3], tid bias_N, tid rows_E, const struct coded_attrs *a,
+             const char *name);
 tid op_expert_bias(struct tape *t, tid x_UN, tid b, tid rows_E, bool bias_off, const char *name); /* onto x */
 tid op_mla_kv(struct tape *t, tid kv, tid rope, struct mla_kv_attrs a, const char *name);
 tid op_join(struct tape *t, tid x_TD, tid y_TE, const char *name);

@@ -8,14 +8,25 @@
 #include <stdatomic.h>
 
 #include "cli/explain.h"
+#include "kernel/codes_product.h"
 #include "kernel/cpu/build.h"
+#include "kernel/cpu/codes_product.h"
 #include "kernel/cpu/tile_rows.h"
 #include "kernel/each_isa.h"
 #include "kernel/harness.h"
 
 /* ---- what ran ---- */
 /* A bit for each that can be seen: families, and builds and panels by their level. */
-enum seen { SEEN_REF, SEEN_ONEDNN, SEEN_VEC, SEEN_ATTENTION = 10, SEEN_FEW = 20, SEEN_PACKED = 30, SEEN_IN_PLACE = 40 };
+enum seen {
+    SEEN_REF,
+    SEEN_ONEDNN,
+    SEEN_VEC,
+    SEEN_ATTENTION = 10,
+    SEEN_FEW = 20,
+    SEEN_PACKED = 30,
+    SEEN_IN_PLACE = 40,
+    SEEN_CODES = 50
+};
 static atomic_ullong seen;
 static void see(int what) { atomic_fetch_or(&seen, 1ULL << what); }
 
@@ -100,6 +111,16 @@ BUILDS(BUILD)
 QUANTISES(QUANTISE)
 ROWS(PANELS)
 
+#if defined(__x86_64__)
+coded_dot_fn __real_coded_dot_avx2, __wrap_coded_dot_avx2;
+void __wrap_coded_dot_avx2(const struct packed_args *a, const struct packed_scales *s, const float *x, int64_t ldx,
+                           int m, float *y, int64_t ldy)
+{
+    see(SEEN_CODES);
+    __real_coded_dot_avx2(a, s, x, ldx, m, y, ldy);
+}
+#endif
+
 static void see_slots(struct kernel_family *f, const struct kernel_family *real, kernel_fn *run)
 {
     *f = *real;
@@ -154,6 +175,11 @@ static struct claim claim_of(enum op op, const char *family, const char *words)
     if (!strcmp(family, "onednn")) return (struct claim){1ULL << SEEN_ONEDNN, 0};
     assert_string_equal(family, "cpu");
     int level = level_of(words, strcspn(words, ":,"));
+    if (op == OP_CODED && behind(words, ": few rows, codes in registers")) return (struct claim){1ULL << SEEN_CODES, 0};
+    if (op == OP_CODED) { /* a panel's product is the ordinary one, packed or of few rows */
+        unsigned long long panels = 1ULL << (SEEN_PACKED + level) | 1ULL << (SEEN_IN_PLACE + level);
+        return (struct claim){0, behind(words, "codes in registers") ? 1ULL << SEEN_CODES | panels : panels};
+    }
     const char *type = behind(words, "packed "); /* of the row's panels */
     if (!type) type = behind(words, "widened ");
     if (type) {
@@ -279,6 +305,9 @@ static bool wanted(const struct kernel_call *c)
     if (c->phase != KERNEL_FWD && !op_row(c->op)->has_backward) return false; /* the collective around it has one */
     bool product = c->op == OP_LINEAR || c->op == OP_LINEAR_SCALED || c->op == OP_GROUPED;
     int64_t rows = 0;
+    const struct view *experts = c->op == OP_CODED ? coded_experts(c) : NULL;
+    for (int64_t e = 0; experts && e < experts->n[0]; e++) rows += ((const int32_t *)experts->p)[e];
+    if (experts && rows == 0) return false;
     for (int64_t e = 0; c->op == OP_GROUPED && e < c->in[2].n[0]; e++) rows += ((const int32_t *)c->in[2].p)[e];
     if (c->op == OP_GROUPED && rows == 0) return false;
     if (!product || c->phase == KERNEL_FWD) return true;

@@ -572,6 +572,67 @@ static inline void build_grouped(struct kcase *k)
     k->n_in = 3;
 }
 
+static inline struct view kcase_bytes(struct kcase *k, int64_t rows, int64_t cols)
+{
+    struct view v = {.dtype = DT_U8, .nd = 2, .n = {rows, cols}, .stride = cols};
+    kcase_memory(k, &v);
+    for (int64_t i = 0; i < rows * cols; i++) ((uint8_t *)v.p)[i] = (uint8_t)kcase_int(k, 0, 255);
+    return v;
+}
+
+/* Scales that are powers of two near 1, or near a mean of 0.2 that all have. */
+static inline void kcase_scales(struct kcase *k, const struct coded_attrs *a, int64_t times)
+{
+    int64_t n = 0, at = 0;
+    for (int p = 0; p < a->n_parts; p++) n += a->part[p].n_groups;
+    if (!n) {
+        for (int64_t i = 0; i < k->in[2].n[0] * k->in[2].n[1]; i++)
+            ((uint8_t *)k->in[2].p)[i] = (uint8_t)kcase_int(k, a->packing == PACKING_INT8 ? 116 : 121, 126);
+        return;
+    }
+    k->in[CODED_GROUPS] = kcase_tensor(k, DT_F32, n * times, 0);
+    for (int64_t e = 0; e < times; e++)
+        for (int p = 0; p < a->n_parts; p++)
+            for (int64_t g = 0; g < a->part[p].n_groups; g++)
+                view_set(&k->in[CODED_GROUPS], 0, at++, g + 1 < a->part[p].n_groups ? 0.15 + 0.01 * (double)g : 0.2);
+}
+
+/* Boxes of matrices: several in one product, rows and columns from the middle, of experts or of all. */
+static inline void build_coded(struct kcase *k)
+{
+    struct coded_attrs a = {.packing = (enum packing)kcase_int(k, 1, PACKING_N - 1), .bias_off = !kcase_int(k, 0, 4)};
+    int64_t t = kcase_int(k, 1, k->large ? 90 : 14), d = kcase_int(k, 1, k->large ? 400 : 150), n = 0;
+    int64_t times = kcase_int(k, 0, 2) ? 1 : kcase_int(k, 1, 4);
+    if (packing_row(a.packing)->per_byte == 2) d += d % 2;
+    const int64_t blocks = packing_row_blocks(a.packing, d);
+    a.row_blocks = blocks + kcase_int(k, 0, 2);
+    a.n_parts = (int)kcase_int(k, 1, 3);
+    for (int p = 0; p < a.n_parts; p++) {
+        struct coded_part *x = &a.part[p];
+        x->rows = kcase_int(k, p ? 0 : 1, k->large ? 120 : 30);
+        x->first = kcase_int(k, 0, 600);
+        if (packing_row(a.packing)->grouped)
+            x->n_groups = (x->first + x->rows * a.row_blocks) / PACKING_GROUP + 2 + kcase_int(k, 0, 2);
+        n += x->rows;
+    }
+    k->in[1] = kcase_bytes(k, n * times, packing_row_bytes(a.packing, d));
+    k->in[2] = kcase_bytes(k, n * times, blocks);
+    kcase_scales(k, &a, times);
+    k->n_in = 6;
+    if (times > 1) {
+        k->in[CODED_ROWS] = kcase_tensor(k, DT_I32, times, 0);
+        for (int64_t e = 0, left = t; e < times; e++) {
+            int64_t rows = kcase_int(k, 0, 2) ? kcase_int(k, 0, left) : 0;
+            view_set(&k->in[CODED_ROWS], 0, e, (double)rows);
+            left -= rows;
+        }
+    } else if (kcase_int(k, 0, 1)) {
+        k->in[CODED_BIAS] = kcase_floats(k, n, 0, 0.5);
+    }
+    k->in[0] = kcase_floats(k, t, d, 1);
+    k->at = attrs_coded(a);
+}
+
 static inline void build_expert_bias(struct kcase *k)
 {
     build_grouped(k);
@@ -913,6 +974,7 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_GATED_NORM] = build_gated_norm,
         [OP_CONV_CACHED] = build_conv_cached,
         [OP_SCAN_CACHED] = build_scan_cached,
+        [OP_CODED] = build_coded,
         [OP_TAILS] = build_halo,
         [OP_HALO] = build_halo,
         [OP_CARRY] = build_carry,

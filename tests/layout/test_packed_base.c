@@ -39,7 +39,8 @@ struct packed {
 static struct packed pack(enum packing kind, const float *x, int64_t rows, int64_t cols)
 {
     const int64_t block = packing_row(kind)->block, blocks = packing_row_blocks(kind, cols);
-    struct packed p = {.codes = xcalloc((size_t)(rows * ((cols + 1) / 2)), 1),
+    const int64_t width = packing_row_bytes(kind, cols), per = packing_row(kind)->per_byte;
+    struct packed p = {.codes = xcalloc((size_t)(rows * width), 1),
                        .scales = xmalloc((size_t)(rows * blocks)),
                        .n_groups = packing_groups(kind, rows, cols)};
     p.groups = xmalloc((size_t)(p.n_groups + 1) * sizeof *p.groups);
@@ -50,7 +51,7 @@ static struct packed pack(enum packing kind, const float *x, int64_t rows, int64
             int64_t at = k * block, n = cols - at < block ? cols - at : block;
             scale[r * blocks + k] = packing_encode(kind, x + r * cols + at, n, code);
             for (int64_t c = 0; c < n; c++)
-                p.codes[r * ((cols + 1) / 2) + (at + c) / 2] |= (uint8_t)(code[c] << (c % 2 ? 0 : 4));
+                p.codes[r * width + (at + c) / per] |= (uint8_t)(code[c] << (per == 1 || c % 2 ? 0 : 4));
         }
     packing_encode_scales(kind, scale, rows * blocks, p.scales, p.groups);
     xfree(scale);
@@ -130,7 +131,7 @@ static void test_codes_are_the_nearest(void **state)
     (void)state;
     static float x[ROWS * COLS], back[ROWS * COLS];
     matrix(x);
-    for (int kind = PACKING_NF4; kind < PACKING_N; kind++) {
+    for (int kind = PACKING_NF4; kind <= PACKING_MXFP4; kind++) {
         const int cols = 250; /* the last block of a row is short */
         const int64_t block = packing_row((enum packing)kind)->block;
         float value[PACKING_CODES], codes_worst = 0;
@@ -158,6 +159,50 @@ static void test_codes_are_the_nearest(void **state)
     }
 }
 
+/* ---- codes of 8 bits ---- */
+/* The scale is the least power of two with which nothing is cut off, a number is half of it off at most, and what comes
+ * back is a number of bf16. */
+static void test_codes_of_8_bits(void **state)
+{
+    (void)state;
+    enum { N = 32 };
+    static const float largest[] = {0,     1,       127,     127.0001f,      128,          254,          254.1f,
+                                    1e-3f, 3.4e38f, 1.7e38f, 1.1754944e-38f, 0x1.fcp-121f, 0x1.fep-121f, 1e-40f};
+    for (size_t i = 0; i < sizeof largest / sizeof *largest; i++) {
+        float x[N];
+        uint8_t codes[N], scale;
+        for (int k = 0; k < N; k++) x[k] = largest[i] * ((k % 2 ? -1.0f : 1.0f) * (float)(N - k) / N);
+        float by = packing_encode(PACKING_INT8, x, N, codes), most = 0;
+        packing_encode_scales(PACKING_INT8, &by, 1, &scale, NULL);
+        struct packed_args a =
+            {.packing = PACKING_INT8, .rows = 1, .cols = N, .row_blocks = 1, .codes = codes, .scales = &scale};
+        float back[N];
+        bf16 narrow[N];
+        a.x = back;
+        a.t = DT_F32;
+        packed_unpack_ref(NULL, &a);
+        a.x = narrow;
+        a.t = DT_BF16;
+        packed_unpack_ref(NULL, &a);
+        for (int k = 0; k < N; k++) {
+            most = fmaxf(most, fabsf((float)(int8_t)codes[k]));
+            double off = fabs((double)back[k] - (double)x[k]);
+            if (off > (double)by * (largest[i] > 3.3e38f ? 1 : 0.5)) /* 64 times 2^122 is no number of fp32 */
+                fail_msg("%g of at most %g came back as %g, by %g", (double)x[k], (double)largest[i], (double)back[k],
+                         (double)by);
+            if (bf16_to_f32(narrow[k]) != back[k]) fail_msg("%g is no number of bf16", (double)back[k]);
+        }
+        if (most > 127) fail_msg("a code of %g", (double)most);
+        if (largest[i] > 127 * 0x1p-127f && most < (largest[i] > 3.3e38f ? 63 : 63.5f))
+            fail_msg("%g: the largest code is %g", (double)largest[i], (double)most);
+        if (largest[i] == 254.0f) assert_true(by == 2);
+        if (largest[i] == 254.1f) assert_true(by == 4);
+        if (largest[i] == 0) assert_true(back[0] == 0);
+    }
+    assert_int_equal(packing_row_bytes(PACKING_INT8, 33), 33);
+    assert_int_equal(packing_row_bytes(PACKING_NF4, 33), 17);
+}
+
 /* ---- boxes ---- */
 /* Rows and columns of a matrix, of every type and family, give the bits that the whole gives in the reference. */
 static void test_boxes_say_what_the_whole_says(void **state)
@@ -180,10 +225,14 @@ static void test_boxes_say_what_the_whole_says(void **state)
             a.t = type;
             packed_unpack_ref(NULL, &a);
             struct packed_args b = a;
-            uint8_t *codes = xmalloc((size_t)rows * (size_t)cols / 2), *scales = xmalloc((size_t)rows * (size_t)cols);
+            uint8_t *codes = xmalloc((size_t)rows * (size_t)cols), *scales = xmalloc((size_t)rows * (size_t)cols);
             char *out = xmalloc((size_t)rows * (size_t)cols * width);
             for (int r = 0; r < rows; r++) {
-                memcpy(codes + r * cols / 2, p.codes + (lo + r) * wide / 2 + first / 2, (size_t)cols / 2);
+                const int64_t to = packing_row_bytes((enum packing)kind, cols);
+                memcpy(codes + r * to,
+                       p.codes + (lo + r) * packing_row_bytes((enum packing)kind, wide) +
+                           packing_row_bytes((enum packing)kind, first),
+                       (size_t)to);
                 memcpy(scales + r * packing_row_blocks((enum packing)kind, cols),
                        p.scales + (lo + r) * b.row_blocks + first / block,
                        (size_t)packing_row_blocks((enum packing)kind, cols));
@@ -211,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_bitsandbytes_makes),
         cmocka_unit_test(test_codes_are_the_nearest),
+        cmocka_unit_test(test_codes_of_8_bits),
         cmocka_unit_test(test_boxes_say_what_the_whole_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

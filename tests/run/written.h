@@ -15,9 +15,8 @@ struct written {
     struct weights *w;
 };
 
-static inline void written_open(struct written *x, enum model_family family, int64_t positions)
+static inline void written_open_config(struct written *x, struct engine_config c, int64_t positions)
 {
-    struct engine_config c = toy_config(family, DT_F32);
     struct engine_report r;
     struct err e = {0};
     c.model.max_positions = positions;
@@ -29,6 +28,11 @@ static inline void written_open(struct written *x, enum model_family family, int
     struct ranks alone = {.mesh = mesh_single(), .n = 1, .server = -1, .writes = true, .n_writers = 1};
     if (save_checkpoint(x->toy.g, &alone, &info, &e)) fail_msg("%s", e.text);
     if (weights_open(&x->w, x->dir, &e)) fail_msg("%s", e.text);
+}
+
+static inline void written_open(struct written *x, enum model_family family, int64_t positions)
+{
+    written_open_config(x, toy_config(family, DT_F32), positions);
 }
 
 static inline void written_close(struct written *x)

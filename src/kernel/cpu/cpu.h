@@ -8,6 +8,7 @@
 
 const struct kernel_slot *linear_choose(const struct kernel_call *c);         /* linear.c */
 const struct kernel_slot *linear_scaled_choose(const struct kernel_call *c);  /* scaled.c */
+const struct kernel_slot *coded_choose(const struct kernel_call *c);          /* codes_product.c */
 const struct kernel_slot *grouped_choose(const struct kernel_call *c);        /* grouped.c */
 const struct kernel_slot *grouped_scaled_choose(const struct kernel_call *c); /* scaled.c */
 const struct kernel_slot *parts_choose(const struct kernel_call *c);          /* parts_rounded.c */

@@ -12,6 +12,7 @@
 #define SCALED DOOR(linear_scaled_choose)
 #define GROUPED DOOR(grouped_choose)
 #define GROUPED_SCALED DOOR(grouped_scaled_choose)
+#define CODED DOOR(coded_choose)
 #define PARTS DOOR(parts_choose)
 #define ATTENTION DOOR(attention_choose)
 
@@ -39,6 +40,7 @@ const struct kernel_family kernel_family_cpu = {
         [OP_PERMUTE] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_UNPERMUTE] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_GROUPED] = {[KERNEL_FWD] = GROUPED, [KERNEL_BWD_IN] = GROUPED, [KERNEL_BWD_W] = GROUPED},
+        [OP_CODED] = {[KERNEL_FWD] = CODED},
         [OP_EXPERT_BIAS] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_AMAX] = {[KERNEL_FWD] = VEC},
         [OP_QUANTISE] = {[KERNEL_FWD] = VEC},

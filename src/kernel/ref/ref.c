@@ -105,6 +105,7 @@ const struct kernel_family kernel_family_ref = {
                       [KERNEL_BWD_IN] = {.run = carry_bwd_in_ref, .scratch = carry_scratch_ref}},
         [OP_AMAX] = {[KERNEL_FWD] = {.run = amax_ref}},
         [OP_QUANTISE] = {[KERNEL_FWD] = {.run = quantise_ref}},
+        [OP_CODED] = {[KERNEL_FWD] = {.run = coded_fwd_ref}},
         [OP_LINEAR_SCALED] = {[KERNEL_FWD] = {.run = linear_scaled_fwd_ref},
                               [KERNEL_BWD_IN] = {.run = linear_scaled_bwd_in_ref},
                               [KERNEL_BWD_W] = {.run = linear_scaled_bwd_w_ref}},

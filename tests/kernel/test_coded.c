@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products with matrices in few bits, to the bit: each pair of codes is told apart by a row of x that takes one number
+ * from another, whose difference no rounding hides; a few rows and many, whose ways differ, give the same. Rows are cut
+ * from several matrices, each with groups of its own. test_rows.c holds random calls against the reference. */
+#include "each_isa.h"
+#include "harness.h"
+#include "kernel/codes_product.h"
+
+enum { COLS = 64, PAIRS = 256, MANY = 40 };
+
+/* A row for each pair of codes, at places that differ from row to row, in two matrices of unlike groups. */
+static void build_pairs(struct kcase *k, enum packing packing, int64_t tokens)
+{
+    const bool bytes = packing_row(packing)->per_byte == 1, grouped = packing_row(packing)->grouped;
+    const int64_t blocks = packing_row_blocks(packing, COLS);
+    struct coded_attrs a = {.packing = packing, .row_blocks = blocks + 1, .n_parts = 2};
+    for (int p = 0; p < 2; p++)
+        a.part[p] = (struct coded_part){.rows = PAIRS / 2, .first = 250 + p, .n_groups = grouped ? 4 : 0};
+    k->in[1] = kcase_bytes(k, PAIRS, packing_row_bytes(packing, COLS));
+    k->in[2] = kcase_bytes(k, PAIRS, blocks);
+    k->n_in = 6;
+    kcase_scales(k, &a, 1);
+    if (grouped)
+        for (int i = 0; i < 8; i++)
+            view_set(&k->in[CODED_GROUPS], 0, i, i % 4 == 3 ? 0.21 + 0.03 * i : 0.1 + 0.011 * i);
+    k->in[0] = kcase_tensor(k, k->dtype, tokens, COLS);
+    view_fill_zero(&k->in[0]);
+    for (int64_t t = 0; t < tokens; t++) {
+        view_set(&k->in[0], t, t % COLS, 1);
+        view_set(&k->in[0], t, (t * 7 + 3) % COLS, -1);
+    }
+    for (int64_t n = 0; n < PAIRS; n++)
+        for (int64_t c = 0; c < COLS; c++) {
+            uint8_t *at = (uint8_t *)k->in[1].p + n * k->in[1].n[1];
+            int64_t code = c % 2 ? n % 16 : n / 16;
+            if (bytes) at[c] = (uint8_t)(c % 2 ? 127 - n % 128 : n - 128);
+            else if (c % 2) at[c / 2] = (uint8_t)((at[c / 2] & 0xf0) | code);
+            else at[c / 2] = (uint8_t)((at[c / 2] & 15) | code << 4);
+        }
+    k->at = attrs_coded(a);
+    kcase_outputs(k);
+}
+
+static void test_pairs(void **state)
+{
+    (void)state;
+    static const int64_t tokens[] = {1, 2, 3, 4, 7, 8, 9, MANY};
+    for (int p = PACKING_NF4; p < PACKING_N; p++)
+        for (int t = 0; t < 2; t++)
+            for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+                struct kcase k = {.op = OP_CODED, .dtype = t ? DT_BF16 : DT_F32, .seed = 11 + (uint64_t)p};
+                build_pairs(&k, (enum packing)p, tokens[i]);
+                assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+                struct view want = kcase_clone(&k, &k.out[0]);
+                double most = view_max(&want);
+                view_fill_zero(&k.out[0]);
+                bool ran = kcase_forward(&k, &kernel_family_cpu, 2);
+                assert_true(ran == (cpu_isa() > ISA_REF));
+                if (ran && !view_same_bits(&k.out[0], &want))
+                    fail_msg("%s, %s, %d rows: other bits than the reference", packing_row((enum packing)p)->name,
+                             dtype_name(k.dtype), (int)tokens[i]);
+                assert_true(most > 0.05);
+                kcase_free(&k);
+            }
+}
+
+/* The reference itself, against what unpacking says: a row of x that picks one number gives it. */
+static void test_reference(void **state)
+{
+    (void)state;
+    for (int p = PACKING_NF4; p < PACKING_N; p++) {
+        struct kcase k = {.op = OP_CODED, .dtype = DT_F32, .seed = 3};
+        float row[COLS];
+        build_pairs(&k, (enum packing)p, COLS);
+        view_fill_zero(&k.in[0]);
+        for (int64_t c = 0; c < COLS; c++) view_set(&k.in[0], c, c, 1);
+        assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+        struct kernel_call call = kcase_call(&k, KERNEL_FWD);
+        for (int64_t n = 0; n < PAIRS; n++) {
+            struct packed_args a;
+            assert_int_equal(coded_rows(&call, n, PAIRS, &a), n < PAIRS / 2 ? PAIRS / 2 - n : PAIRS - n);
+            a.rows = 1;
+            a.x = row;
+            packed_unpack_ref(NULL, &a);
+            for (int64_t c = 0; c < COLS; c++) assert_true(view_get(&k.out[0], c, n) == (double)row[c]);
+        }
+        kcase_free(&k);
+    }
+}
+
+/* More codes than a panel has room for, the last panel shorter than the others: the ordinary product's bits, which it
+ * has with the same numbers as whole weights, and a bias that goes on where the panel begins. */
+static void panels_of(int64_t deep, int64_t rows)
+{
+    enum { TOKENS = 9 };
+    for (int t = 0; t < 2 && cpu_isa() > ISA_REF; t++) {
+        struct kcase k = {.op = OP_CODED, .dtype = t ? DT_BF16 : DT_F32, .seed = 3}, w = {.op = OP_LINEAR};
+        struct coded_attrs a = {.packing = PACKING_MXFP4, .row_blocks = deep / 32, .n_parts = 2};
+        a.part[0].rows = 500;
+        a.part[1].rows = rows - 500;
+        k.in[0] = kcase_floats(&k, TOKENS, deep, 1);
+        k.in[1] = kcase_bytes(&k, rows, deep / 2);
+        k.in[2] = kcase_bytes(&k, rows, deep / 32);
+        kcase_scales(&k, &a, 1);
+        k.in[CODED_BIAS] = kcase_floats(&k, rows, 0, 0.5);
+        k.n_in = 6;
+        k.at = attrs_coded(a);
+        kcase_outputs(&k);
+        assert_true(kcase_forward(&k, &kernel_family_cpu, 2));
+        w.dtype = k.dtype;
+        w.at = op_attrs_zero(OP_LINEAR);
+        w.n_in = 3;
+        w.in[0] = k.in[0];
+        w.in[1] = (struct view){.dtype = k.dtype, .nd = 2, .n = {rows, deep}, .stride = deep};
+        kcase_memory(&w, &w.in[1]);
+        w.in[2] = k.in[CODED_BIAS];
+        struct kernel_call call = kcase_call(&k, KERNEL_FWD);
+        for (int64_t r = 0, got; r < rows; r += got) {
+            struct packed_args p;
+            got = coded_rows(&call, r, rows - r, &p);
+            p.x = (char *)w.in[1].p + (size_t)(r * deep) * dtype_bytes(p.t);
+            packed_unpack_ref(NULL, &p);
+        }
+        kcase_outputs(&w);
+        assert_true(kcase_forward(&w, &kernel_family_cpu, 1));
+        assert_true(view_same_bits(&k.out[0], &w.out[0]));
+        kcase_free(&k);
+        kcase_free(&w);
+    }
+}
+
+static void test_panels(void **state)
+{
+    (void)state;
+    panels_of(3 * 1024, 720);
+    panels_of(768, 2304);
+}
+
+/* What does not belong together is said in words. */
+static void test_refused(void **state)
+{
+    (void)state;
+    static const char *const words[] =
+        {"columns", "rows must be those", "scale for each of its blocks", "mean", "f32", "as many rows", "bias"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct kcase k = {.op = OP_CODED, .dtype = DT_F32, .seed = 5};
+        struct view out[KERNEL_MAX_OUT];
+        build_pairs(&k, PACKING_NF4, 3);
+        struct coded_attrs *a = edit_coded(&k.at);
+        struct view bias = {.dtype = DT_F32, .nd = 1, .n = {PAIRS - 1}, .stride = PAIRS - 1};
+        switch (i) {
+        case 0: k.in[0].n[1]--, k.in[0].n[1]--; break;
+        case 1: a->part[0].rows++; break;
+        case 2: a->row_blocks = 0; break;
+        case 3: a->part[1].first = 3 * PACKING_GROUP; break;
+        case 4: k.in[CODED_GROUPS].n[0]--; break;
+        case 5: k.in[2].n[0]--; break;
+        default: k.in[CODED_BIAS] = bias;
+        }
+        const char *why = op_row(OP_CODED)->infer(&k.at, k.n_in, k.in, out);
+        if (!why || !strstr(why, words[i])) fail_msg("%s: %s", words[i], why ? why : "not refused");
+        kcase_free(&k);
+    }
+}
+
+static int run_group(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_reference),
+                                       cmocka_unit_test(test_panels), cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) { return run_for_each_isa(run_group); }
