@@ -31,10 +31,10 @@ void decoding_ranks_hold(const struct decoding_ranks *g, const struct model_conf
                          struct param_table *t);
 
 /* What the leader has them do. */
-enum decoding_order { DECODING_END, DECODING_COPY, DECODING_STEP };
+enum decoding_order { DECODING_END, DECODING_COPY, DECODING_STATES, DECODING_STEP };
 struct decoding_call {
     int64_t order;
-    int64_t from, to;                       /* COPY: pages */
+    int64_t from, to;                       /* COPY: pages; STATES: sequences */
     int64_t rows, wanted, n_parts, longest; /* STEP: rows of the step; most pages of a part */
 };
 /* i32 words that follow a STEP: tokens [rows], positions [rows], wanted [wanted], runs [n_parts, RUN_PAGES +

@@ -12,9 +12,10 @@
 #include "sanitized.h"
 #include "scratch.h"
 
-static const char *const models[] = {"llama_bias", "llama_dynamic", "llama_yarn", "mistral",   "qwen2",  "qwen3",
-                                     "qwen3_moe",  "smollm3",       "olmo2",      "phi3",      "gemma2", "gemma3",
-                                     "gpt_oss",    "gpt_oss_mxfp4", "mamba2",     "mamba2_one"};
+static const char *const models[] = {"llama_bias", "llama_dynamic", "llama_yarn",    "mistral",       "qwen2",
+                                     "qwen3",      "qwen3_moe",     "smollm3",       "olmo2",         "phi3",
+                                     "gemma2",     "gemma3",        "gpt_oss",       "gpt_oss_mxfp4", "mamba2",
+                                     "mamba2_one", "nemotron_h",    "nemotron_h_one"};
 enum { N_MODELS = sizeof models / sizeof *models, B = 2, S = 19, T = B * S, PROMPT = 7 };
 
 struct golden_case {
@@ -83,33 +84,55 @@ static struct engine *engine_of(const struct golden_case *c, struct device *d, c
     return g;
 }
 
+/* How far what is computed may be from the library's float64. Loops in double (ref): rounding of weights only. Others
+ * are fp32, as the library's own is, which is off by 1.2e-6 of a loss and 5.4e-5 of a norm where states are: AdamW
+ * steps by a gradient's sign where it is nearly nothing, and a step of time that is held has none. */
+struct bound {
+    double first, loss, norm;
+};
+static struct bound bound_of(const struct model_config *c, bool fast)
+{
+    if (!model_scans(c)) return (struct bound){1e-6, 1e-6, 2e-5};
+    return fast ? (struct bound){1e-6, 2.5e-6, 3e-4} : (struct bound){1e-6, 1e-6, 5e-5};
+}
+
+static void ten_steps(const char *name, bool fast)
+{
+    struct golden_case c;
+    struct device *d;
+    struct engine_report r;
+    struct err e = {0};
+    open_case(&c, name);
+    struct bound most = bound_of(&c.h.model, fast);
+    assert_int_equal(device_cpu_new(&d, 1, &e), OK);
+    struct engine *g = engine_of(&c, d, fast ? "auto" : "ref");
+    struct engine_batch b = {.tokens = c.tokens, .targets = c.targets, .positions = c.positions, .n = B};
+    b.n_trained = json_int(json_get(c.root, "trained"), -1);
+    for (int s = 0; s < 10; s++) {
+        assert_true(engine_step(g, &b, s, 1e-3, &r));
+        near(&c, r.loss, json_real(json_at(json_get(c.root, "losses"), (size_t)s), NAN), s ? most.loss : most.first,
+             "loss", s);
+        near(&c, r.grad_norm, json_real(json_at(json_get(c.root, "grad_norms"), (size_t)s), NAN), most.norm, "norm", s);
+    }
+    engine_evaluate(g, &b, &r);
+    near(&c, r.loss, json_real(json_at(json_get(c.root, "losses"), 10), NAN), most.loss, "loss", 10);
+    engine_free(g);
+    device_free(d);
+    close_case(&c);
+}
+
+enum { N_STATES = 4 }; /* the last ones have states */
+
 static void test_ten_steps(void **state)
 {
     (void)state;
-    for (int k = 0; k<2 * N_MODELS; k += CASE_STRIDE> 1 ? 3 : 1) {
-        struct golden_case c;
-        struct device *d;
-        struct engine_report r;
-        struct err e = {0};
-        open_case(&c, models[k / 2]);
-        assert_int_equal(device_cpu_new(&d, 1, &e), OK);
-        struct engine *g = engine_of(&c, d, k % 2 ? "auto" : "ref");
-        struct engine_batch b = {.tokens = c.tokens, .targets = c.targets, .positions = c.positions, .n = B};
-        b.n_trained = json_int(json_get(c.root, "trained"), -1);
-        for (int s = 0; s < 10; s++) {
-            assert_true(engine_step(g, &b, s, 1e-3, &r));
-            near(&c, r.loss, json_real(json_at(json_get(c.root, "losses"), (size_t)s), NAN), 1e-6, "loss", s);
-            /* Of state spaces the library's own float32 is 2.6e-5 off its float64: AdamW steps where a gradient is
-             * nearly nothing. */
-            double bound = model_scans(&c.h.model) ? 5e-5 : 2e-5;
-            near(&c, r.grad_norm, json_real(json_at(json_get(c.root, "grad_norms"), (size_t)s), NAN), bound, "norm", s);
-        }
-        engine_evaluate(g, &b, &r);
-        near(&c, r.loss, json_real(json_at(json_get(c.root, "losses"), 10), NAN), 1e-6, "loss", 10);
-        engine_free(g);
-        device_free(d);
-        close_case(&c);
-    }
+    for (int k = 0; k<2 * (N_MODELS - N_STATES); k += CASE_STRIDE> 1 ? 3 : 1) ten_steps(models[k / 2], k % 2);
+}
+
+static void test_ten_steps_of_states(void **state)
+{
+    (void)state;
+    for (int k = 0; k<2 * N_STATES; k += CASE_STRIDE> 1 ? 3 : 1) ten_steps(models[N_MODELS - N_STATES + k / 2], k % 2);
 }
 
 static int32_t largest(const float *v, int64_t n)
@@ -318,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ten_steps),
+        cmocka_unit_test(test_ten_steps_of_states),
         cmocka_unit_test(test_decoding),
         cmocka_unit_test(test_export),
         cmocka_unit_test(test_boxes_of_experts),
