@@ -54,6 +54,7 @@ static const struct hf_row {
     [HF_GPT_OSS] = {"gpt_oss", "GptOssForCausalLM", MODEL_GPT_OSS},
     [HF_MAMBA2] = {"mamba2", "Mamba2ForCausalLM", MODEL_MAMBA2},
     [HF_LLAVA] = {"llava", "LlavaForConditionalGeneration", MODEL_LLAVA},
+    [HF_NEMOTRON_H] = {"nemotron_h", "NemotronHForCausalLM", MODEL_NEMOTRON_H},
 };
 
 const char *hf_family_name(enum hf_family f)
@@ -362,11 +363,29 @@ static int settle_mamba2(struct hf_model *m, const struct json *config, const st
     c->head_dim = c->hidden;
     c->ffn = 0;
     c->max_positions = MAMBA_POSITIONS;
-    if (expand * (double)c->hidden != (double)c->ssm.heads * (double)c->ssm.head_dim)
+    if (!(fabs(expand * (double)c->hidden - (double)c->ssm.heads * (double)c->ssm.head_dim) < 0.5))
         return err_set(e, ERR_REQUEST, "%s: expand: %g x hidden_size %lld is not num_heads %lld x head_dim %lld", what,
                        expand, (long long)c->hidden, (long long)c->ssm.heads, (long long)c->ssm.head_dim);
     if (c->ssm.heads % c->ssm.groups)
         return err_set(e, ERR_REQUEST, "%s: num_heads: %lld is not a multiple of n_groups %lld", what,
+                       (long long)c->ssm.heads, (long long)c->ssm.groups);
+    return read_steps(&c->ssm, config, what, e);
+}
+
+/* Of a hybrid the layers are as many as its pattern names. */
+static int settle_nemotron_h(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore,
+                             const char *what, struct err *e)
+{
+    struct model_config *c = &m->model;
+    (void)ignore; /* no nested keys here */
+    int rc = hf_kinds_read(m, config, what, e);
+    if (rc) return rc;
+    if (!c->kv_heads) c->kv_heads = c->heads;
+    if (c->heads % c->kv_heads)
+        return err_set(e, ERR_REQUEST, "%s: num_attention_heads: %lld is not a multiple of num_key_value_heads %lld",
+                       what, (long long)c->heads, (long long)c->kv_heads);
+    if (c->ssm.heads % c->ssm.groups)
+        return err_set(e, ERR_REQUEST, "%s: mamba_num_heads: %lld is not a multiple of n_groups %lld", what,
                        (long long)c->ssm.heads, (long long)c->ssm.groups);
     return read_steps(&c->ssm, config, what, e);
 }
@@ -395,9 +414,10 @@ int hf_text_read(struct hf_model *m, const struct json *config, const struct hf_
 {
     static int (*const settle[MODEL_N])(struct hf_model *, const struct json *, const struct hf_ignore *, const char *,
                                         struct err *) =
-        {[MODEL_GPT2] = settle_gpt2,       [MODEL_MIXTRAL] = settle_mixtral, [MODEL_DEEPSEEK] = settle_deepseek,
-         [MODEL_GPT_OSS] = settle_gpt_oss, [MODEL_VIT] = settle_vit,         [MODEL_BERT] = settle_bert,
-         [MODEL_MAMBA2] = settle_mamba2};
+        {[MODEL_GPT2] = settle_gpt2,         [MODEL_MIXTRAL] = settle_mixtral,
+         [MODEL_DEEPSEEK] = settle_deepseek, [MODEL_GPT_OSS] = settle_gpt_oss,
+         [MODEL_VIT] = settle_vit,           [MODEL_BERT] = settle_bert,
+         [MODEL_MAMBA2] = settle_mamba2,     [MODEL_NEMOTRON_H] = settle_nemotron_h};
     unsigned in = 1u << m->family;
     int rc = hf_keys_check(m->family, config, ignore, what, e);
     if (rc == OK) rc = hf_numbers_read(&m->model, model_numbers, config, in, what, e);
@@ -481,11 +501,13 @@ static void put_steps(struct json_out *o, const struct hf_put *p)
     json_end_array(o);
 }
 
-/* Their inner width is a multiple of hidden. */
+/* Their inner width is a multiple of hidden; another is said in a checkpoint's own description only. */
 static void put_expand(struct json_out *o, const struct hf_put *p)
 {
     const struct model_config *c = p->of;
-    json_put_int(o, p->key, c->ssm.heads * c->ssm.head_dim / c->hidden);
+    int64_t inner = c->ssm.heads * c->ssm.head_dim;
+    if (inner % c->hidden) json_put_real(o, p->key, (double)inner / (double)c->hidden);
+    else json_put_int(o, p->key, inner / c->hidden);
 }
 
 static void put_method(struct json_out *o, const struct hf_put *p)
@@ -530,6 +552,11 @@ int hf_config_expressible(const struct hf_model *m, struct err *e)
                        "mamba2: their inner width is a whole multiple of hidden, this model's %lld is not "
                        "(model.ssm.heads)",
                        (long long)(m->model.ssm.heads * m->model.ssm.head_dim));
+    if (m->family == HF_NEMOTRON_H && m->model.tie_embeddings)
+        return err_set(e, ERR_REQUEST,
+                       "nemotron_h: their code has an output matrix of its own, whatever tie_word_embeddings says, "
+                       "this "
+                       "model has none (model.tie_embeddings)");
     if (model_both_ways(&m->model) && m->model.head_dim * m->model.heads != m->model.hidden)
         return err_set(e, ERR_REQUEST,
                        "%s: their code has heads of hidden / heads columns, this model of %lld (model.head_dim)",
@@ -589,9 +616,10 @@ void hf_config_put_as(struct json_out *o, const char *key, const struct hf_model
     hf_layers_add(&puts, m);
     hf_own_add(&puts, m);
     if (m->family == HF_MAMBA2) hf_puts_add(&puts, (struct hf_put){51, "expand", put_expand, &theirs, NULL});
-    if (m->family == HF_MAMBA2 && (m->model.ssm.step_least > 0 || m->model.ssm.step_most > 0))
-        hf_puts_add(&puts, (struct hf_put){64, "time_step_limit", put_steps, &theirs, NULL});
-    if (writes && m->family != HF_GPT2 && m->family != HF_MAMBA2)
+    if (model_scans(&m->model) && (m->model.ssm.step_least > 0 || m->model.ssm.step_most > 0))
+        hf_puts_add(&puts,
+                    (struct hf_put){m->family == HF_MAMBA2 ? 64 : 89, "time_step_limit", put_steps, &theirs, NULL});
+    if (writes && m->family != HF_GPT2 && !model_scans(&m->model))
         hf_puts_add(&puts, (struct hf_put){150, "rope_scaling", put_rope, &theirs, NULL});
     if (m->model.mla.kv_rank) hf_puts_add(&puts, (struct hf_put){310, "topk_method", put_method, &theirs, NULL});
     bool otherwise = m->model.moe.groups && m->model.moe.group_pairs != m->model.moe.bias;

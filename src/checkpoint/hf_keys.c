@@ -150,6 +150,47 @@ static const struct key keys[] = {
     {"time_step_floor", MB, HARMLESS, NULL, 0},
     {"rescale_prenorm_residual", MB, HARMLESS, NULL, 0},
 
+    {"hybrid_override_pattern", NH, READ, NULL, 0},
+    {"layers_block_type", NH, READ, NULL, 0},
+    {"layer_types", NH, READ, NULL, 0},
+    {"time_step_limit", NH, READ, NULL, 0},
+    {"mamba_hidden_act", NH, TEXT, "silu|swish", 81},
+    {"mlp_hidden_act", NH, TEXT, "relu2", 20},
+    {"hidden_act", NH, HARMLESS, NULL, 0}, /* their code reads the two above */
+    {"attention_bias", NH, FALSE_, NULL, 120},
+    {"mlp_bias", NH, FALSE_, NULL, 135},
+    {"mamba_proj_bias", NH, FALSE_, NULL, 0},
+    {"sliding_window", NH, NULL_, NULL, 0},
+    {"hidden_dropout", NH, HARMLESS, NULL, 0},
+    {"rms_norm_eps", NH, HARMLESS, NULL, 0}, /* their code reads layer_norm_epsilon */
+    {"expand", NH, HARMLESS, NULL, 0},       /* the inner width is that of the heads */
+    {"chunk_size", NH, HARMLESS, NULL, 0},   /* where sums are cut: the same sums */
+    {"time_step_min", NH, HARMLESS, NULL,
+     0}, /* how weights begin; docs/state-spaces.md says what releases make of it */
+    {"time_step_max", NH, HARMLESS, NULL, 0},
+    {"time_step_floor", NH, HARMLESS, NULL, 0},
+    {"time_step_rank", NH, HARMLESS, NULL, 0},
+    {"rescale_prenorm_residual", NH, HARMLESS, NULL, 0},
+    {"residual_in_fp32", NH, HARMLESS, NULL, 0},
+    {"num_logits_to_keep", NH, HARMLESS, NULL, 0},
+    {"use_mamba_kernels", NH, HARMLESS, NULL, 0},
+    {"mamba_ssm_cache_dtype", NH, HARMLESS, NULL, 0},
+    {"num_nextn_predict_layers", NH, ZERO, NULL, 0},
+    {"mtp_layers_block_type", NH, HARMLESS, NULL, 0}, /* of modules that are refused where there are any */
+    {"mtp_hybrid_override_pattern", NH, HARMLESS, NULL, 0},
+    {"n_routed_experts", NH, HARMLESS, NULL, 0}, /* of layers of experts, which the pattern would name */
+    {"n_shared_experts", NH, HARMLESS, NULL, 0},
+    {"moe_intermediate_size", NH, HARMLESS, NULL, 0},
+    {"moe_shared_expert_intermediate_size", NH, HARMLESS, NULL, 0},
+    {"moe_shared_expert_overlap", NH, HARMLESS, NULL, 0},
+    {"moe_latent_size", NH, HARMLESS, NULL, 0},
+    {"num_experts_per_tok", NH, HARMLESS, NULL, 0},
+    {"routed_scaling_factor", NH, HARMLESS, NULL, 0},
+    {"n_group", NH, HARMLESS, NULL, 0},
+    {"topk_group", NH, HARMLESS, NULL, 0},
+    {"norm_topk_prob", NH, HARMLESS, NULL, 0},
+    {"output_router_logits", NH, HARMLESS, NULL, 0},
+
     {"quantization_config", ALL, NULL_, NULL, 0},
     {"is_encoder_decoder", ALL, FALSE_, NULL, 0},
     {"tie_encoder_decoder", ALL, FALSE_, NULL, 0},

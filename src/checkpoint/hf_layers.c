@@ -160,7 +160,92 @@ int hf_layers_read(struct hf_model *m, const struct json *config, const char *wh
     return rc;
 }
 
+/* ---- what each layer is ---- */
+/* Their words for it, of the library's releases from 5.9 on and of those before. */
+static const struct {
+    const char *word;
+    enum layer_kind kind;
+} kind_words[] = {{"linear_attention", LAYER_SCAN},
+                  {"mamba", LAYER_SCAN},
+                  {"full_attention", LAYER_ATTENTION},
+                  {"attention", LAYER_ATTENTION},
+                  {"mlp", LAYER_MLP}};
+
+/* Letters of a list of words, or NULL. */
+static char *kinds_by_list(const struct json *list, const char *what, const char *key, struct err *e)
+{
+    size_t n = json_kind(list) == JSON_ARRAY ? json_size(list) : 0;
+    char *text = xcalloc(n + 1, 1);
+    for (size_t l = 0; l < n; l++) {
+        const char *word = json_string(json_at(list, l), NULL, "?");
+        for (size_t i = 0; i < sizeof kind_words / sizeof *kind_words; i++)
+            if (!strcmp(kind_words[i].word, word)) text[l] = layer_kind_letter(kind_words[i].kind);
+        if (text[l]) continue;
+        (void)err_set(e, ERR_REQUEST,
+                      "%s: %s[%zu]: %.40s is not computed here; only linear_attention, full_attention and mlp are",
+                      what, key, l, word);
+        xfree(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* A text as it stands; one that is too long, if it repeats itself, as what is repeated. */
+static void take_kinds(struct layer_pattern *p, const char *text)
+{
+    size_t n = strlen(text), every = n;
+    if (n >= LAYER_PATTERN_BYTES) {
+        every = 1;
+        while (every < LAYER_PATTERN_BYTES && memcmp(text, text + every, n - every) != 0) every++;
+    }
+    if (every < LAYER_PATTERN_BYTES) memcpy(p->text, text, every);
+}
+
+static int check_kinds(struct hf_model *m, const struct json *config, const char *text, const char *what,
+                       const char *key, struct err *e)
+{
+    struct model_config *c = &m->model;
+    struct layer_pattern p = {.text = ""};
+    int64_t said = c->layers, n = (int64_t)strlen(text);
+    take_kinds(&p, text);
+    const char *wanted = layer_kinds_wanted(p.text);
+    if (wanted) return err_set(e, ERR_REQUEST, "%s: %s: wanted %s; got '%.40s'", what, key, wanted, text);
+    if (!layer_kinds_have(&p, LAYER_SCAN))
+        return err_set(e, ERR_REQUEST, "%s: %s: no layer is a state space", what, key);
+    if (given(config, "num_hidden_layers") && said != n)
+        return err_set(e, ERR_REQUEST, "%s: num_hidden_layers: %lld, but %s names %lld layers", what, (long long)said,
+                       key, (long long)n);
+    c->layers = n;
+    c->pattern = p;
+    return OK;
+}
+
+int hf_kinds_read(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    static const char *const lists[] = {"layers_block_type",
+                                        "layer_types"}; /* count before the text, as in their code */
+    for (size_t i = 0; i < 2; i++) {
+        if (!given(config, lists[i])) continue;
+        char *text = kinds_by_list(json_get(config, lists[i]), what, lists[i], e);
+        int rc = text ? check_kinds(m, config, text, what, lists[i], e) : e->code;
+        xfree(text);
+        return rc;
+    }
+    const char *key = "hybrid_override_pattern";
+    return check_kinds(m, config, json_string(json_get(config, key), NULL, ""), what, key, e);
+}
+
 /* ---- writing ---- */
+/* Layer by layer, as their files have it. */
+static void put_kinds(struct json_out *o, const struct hf_put *p)
+{
+    const struct model_config *c = p->of;
+    char *text = xcalloc(to_size(c->layers) + 1, 1);
+    for (int64_t l = 0; l < c->layers; l++) text[l] = layer_kind_letter(model_layer_kind(c, l));
+    json_put_string(o, p->key, text);
+    xfree(text);
+}
+
 bool hf_layers_windows(enum hf_family f) { return rules[f].rule != LOCAL_NONE; }
 
 bool hf_layers_says(const struct hf_model *m, const struct number *n)
@@ -228,6 +313,7 @@ void hf_layers_add(struct hf_puts *s, const struct hf_model *m)
         {1u << HF_SMOLLM3, {126, "no_rope_layers", put_turns, NULL, NULL}},
         {1u << HF_QWEN3_MOE, {240, "decoder_sparse_step", put_one, NULL, NULL}},
         {1u << HF_QWEN3_MOE, {241, "mlp_only_layers", put_plain, NULL, NULL}},
+        {1u << HF_NEMOTRON_H, {41, "hybrid_override_pattern", put_kinds, NULL, NULL}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct hf_put p = rows[i].put;

@@ -9,6 +9,8 @@
 
 /* After the numbers: m->model.layers and attn.window are known. ERR_REQUEST names the key. */
 int hf_layers_read(struct hf_model *m, const struct json *config, const char *what, struct err *e);
+/* What each layer of a hybrid is, and so how many there are. ERR_REQUEST names the key. */
+int hf_kinds_read(struct hf_model *m, const struct json *config, const char *what, struct err *e);
 /* Whether the family's rules say the pattern of that row of the table of numbers. */
 bool hf_layers_says(const struct hf_model *m, const struct number *n);
 bool hf_layers_windows(enum hf_family f); /* whether the family's layers may have a window */

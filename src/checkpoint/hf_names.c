@@ -420,6 +420,31 @@ static const struct row mamba2_last[] = {
     END,
 };
 
+/* Hybrids of state spaces and attention: a layer is one of these runs, behind its norm. */
+static const struct row nemotron_h_attention[] = {
+    PLAIN("layers.%d.norm1.weight", "layers.%d.norm.weight", 'D', 0),
+    PLAIN("layers.%d.attn.q.weight", "layers.%d.mixer.q_proj.weight", 'Q', 'D'),
+    PLAIN("layers.%d.attn.k.weight", "layers.%d.mixer.k_proj.weight", 'K', 'D'),
+    PLAIN("layers.%d.attn.v.weight", "layers.%d.mixer.v_proj.weight", 'K', 'D'),
+    PLAIN("layers.%d.attn.o.weight", "layers.%d.mixer.o_proj.weight", 'D', 'Q'),
+    END,
+};
+static const struct row nemotron_h_mlp[] = {
+    PLAIN("layers.%d.norm1.weight", "layers.%d.norm.weight", 'D', 0),
+    PLAIN("layers.%d.mlp.up.weight", "layers.%d.mixer.up_proj.weight", 'F', 'D'),
+    PLAIN("layers.%d.mlp.down.weight", "layers.%d.mixer.down_proj.weight", 'D', 'F'),
+    END,
+};
+/* A layer is some runs, up to NULL; `each` runs once per expert. */
+struct run {
+    const struct row *rows;
+    bool each;
+};
+#define LAYER_RUNS 6
+static const struct run of_kind[LAYER_KINDS][LAYER_RUNS] = {[LAYER_SCAN] = {{mamba2_layer, false}},
+                                                            [LAYER_ATTENTION] = {{nemotron_h_attention, false}},
+                                                            [LAYER_MLP] = {{nemotron_h_mlp, false}}};
+
 /* Beside the block of a module that predicts further tokens. */
 static const struct row mtp_beside[] = {
     PLAIN("layers.%d.mtp.ahead_norm.weight", "layers.%d.enorm.weight", 'D', 0),
@@ -429,12 +454,6 @@ static const struct row mtp_beside[] = {
     END,
 };
 
-/* A layer is these runs, up to NULL; `each` runs once per expert. */
-struct run {
-    const struct row *rows;
-    bool each;
-};
-#define LAYER_RUNS 6
 static const struct family_names {
     const struct row *first, *last;
     struct run dense[LAYER_RUNS], moe[LAYER_RUNS];
@@ -477,6 +496,7 @@ static const struct family_names {
                   "language_model.model.", {".rotary_emb.inv_freq", ".position_ids", NULL}, llava_tower},
     [HF_VIT] = {vit_first, vit_last, {{vit_layer, false}}, {{NULL, false}}, "vit.", {NULL}},
     [HF_MAMBA2] = {mamba2_first, mamba2_last, {{mamba2_layer, false}}, {{NULL, false}}, "backbone.", {NULL}},
+    [HF_NEMOTRON_H] = {mamba2_first, mamba2_last, {{NULL, false}}, {{NULL, false}}, "backbone.", {NULL}}, /* of_kind */
     /* The bias of the output matrix is kept twice in older files, and a head of pretraining beside the one that is here. */
     [HF_BERT] = {bert_first, bert_last, {{bert_layer, false}}, {{NULL, false}}, "bert.",
                  {".position_ids", "cls.predictions.decoder.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias", NULL}},
@@ -520,6 +540,7 @@ static int64_t count_rows(const struct hf_model *m, const struct row *r)
 static const struct run *layer_runs(const struct hf_model *m, int64_t layer)
 {
     const struct family_names *f = &families[m->family];
+    if (model_mixes(&m->model)) return of_kind[model_layer_kind(&m->model, layer)];
     return model_layer_is_moe(&m->model, layer) ? f->moe : f->dense;
 }
 
@@ -551,10 +572,10 @@ static int64_t count_tower(const struct hf_model *m)
 int64_t hf_n_params(const struct hf_model *m)
 {
     int64_t n = count_tower(m) + count_rows(m, families[m->family].first) + count_rows(m, families[m->family].last),
-            of[2] = {-1, -1};
-    for (int64_t l = 0; l < m->model.layers; l++) { /* a layer has experts or has none */
-        int64_t *each = &of[model_layer_is_moe(&m->model, l)];
-        if (*each < 0) *each = count_layer(m, l);
+            of[LAYER_KINDS][2] = {{0}};
+    for (int64_t l = 0; l < m->model.layers; l++) { /* a layer has experts or has none, and is of a kind */
+        int64_t *each = &of[model_layer_kind(&m->model, l)][model_layer_is_moe(&m->model, l)];
+        if (!*each) *each = count_layer(m, l);
         n += *each;
     }
     for (int64_t l = m->model.layers; l < model_blocks(&m->model); l++) n += count_layer(m, l);
@@ -743,7 +764,8 @@ static bool behind_features(const struct hf_model *m, const char *theirs)
 
 bool hf_is_ignored(const struct hf_model *m, const char *theirs)
 {
-    if (m->model.tie_embeddings && strcmp(theirs, "lm_head.weight") == 0) return true;
+    if (m->model.tie_embeddings && strcmp(theirs, "lm_head.weight") == 0)
+        return m->family != HF_NEMOTRON_H; /* releases differ in whether they tie: a file with both is refused */
     if (m->family == HF_BERT && m->model.tie_embeddings && !strcmp(theirs, "cls.predictions.decoder.weight"))
         return true;
     if (model_unmasks(&m->model) && strstr(theirs, "pooler.dense.")) return true; /* of a head beside this one */

@@ -66,8 +66,12 @@ static double least_parameters(const struct config *c)
 {
     double h = (double)c->model.hidden, layers = (double)c->model.layers, n = 0;
     if (model_scans(&c->model)) {
-        double inner = (double)c->model.ssm.heads * (double)c->model.ssm.head_dim;
-        return h * (double)c->model.vocab * (c->model.tie_embeddings ? 1 : 2) + layers * 3 * h * inner;
+        double inner = (double)c->model.ssm.heads * (double)c->model.ssm.head_dim, of[LAYER_KINDS] = {0};
+        for (int64_t l = 0; l < c->model.layers; l++) of[model_layer_kind(&c->model, l)]++;
+        n = h * (double)c->model.vocab * (c->model.tie_embeddings ? 1 : 2) + of[LAYER_SCAN] * 3 * h * inner;
+        n += of[LAYER_MLP] * 2 * h * (double)c->model.ffn;
+        return n + of[LAYER_ATTENTION] * h * (double)c->model.head_dim * 2 *
+                       ((double)c->model.heads + (double)c->model.kv_heads);
     }
     double dense = layers - (double)model_moe_layers(&c->model),
            matrices = c->model.family == MODEL_GPT2 || model_both_ways(&c->model) ? 2 : 3;

@@ -149,6 +149,7 @@ const struct conf_row config_rows[] = {
 #define WORDS(words) .choices = words
 #define EITHER .choices = NULL
 #define LAYERS .n = LAYER_PATTERN_BYTES, .fits = layer_pattern_wanted
+#define KINDS .n = LAYER_PATTERN_BYTES, .fits = layer_kinds_wanted
 #include "model/numbers.def"
 
     TEXT("data.tokenizer", data.tokenizer, "byte",
@@ -614,7 +615,7 @@ static int resolve_adapter(struct config *c, const struct conf *f, struct err *e
 
 static bool has_plain_mlp(const struct config *c)
 {
-    return c->model.family == MODEL_GPT2 || model_both_ways(&c->model);
+    return c->model.family == MODEL_GPT2 || model_both_ways(&c->model) || model_mixes(&c->model);
 }
 
 /* Of a picture, held to what the key allows: what is beyond, model_check says. */
@@ -644,6 +645,8 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
                           "%g beside YaRN's (model.yarn.factor: %g): positions are scaled in one way; set one "
                           "of the two to 0",
                           c->model.rope_scaling.factor, c->model.yarn.factor);
+    if (model_mixes(&c->model) && !c->from.dir && !strcmp(conf_where(f, "model.layers"), "default"))
+        c->model.layers = layer_kinds_length(&c->model.pattern);
     if (model_scans(&c->model) && !c->model.ssm.heads) c->model.ssm.heads = 2 * c->model.hidden / c->model.ssm.head_dim;
     if (!c->model.kv_heads) c->model.kv_heads = c->model.heads;
     if (!c->model.head_dim && c->model.mla.kv_rank) c->model.head_dim = c->model.mla.nope_dim + c->model.mla.rope_dim;

@@ -182,6 +182,7 @@ enum act_kind {
     ACT_CAP /* cap tanh(x / cap) */,
     ACT_GELU_QUICK /* x sigmoid(1.702 x) (CLIP) */,
     ACT_CLAMPED /* of gate g <= cap and up u in [-cap, cap]: g sigmoid(1.702 g) (u + 1) (gpt-oss) */,
+    ACT_RELU2 /* max(x, 0) squared (So et al. 2021, "Primer"; Nemotron) */,
     ACT_N
 };
 struct act_attrs {

@@ -33,7 +33,8 @@ enum {
     B = 1 << HF_BERT,
     MB = 1 << HF_MAMBA2,
     LV = 1 << HF_LLAVA,
-    TEXTS = G | R | B | MB,
+    NH = 1 << HF_NEMOTRON_H,
+    TEXTS = G | R | B | MB | NH,
     ALL = TEXTS | V | LV
 };
 

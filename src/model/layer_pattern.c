@@ -27,7 +27,7 @@ static int64_t next_run(const char **p, bool *has)
 const char *layer_pattern_wanted(const char *text)
 {
     static const char wanted[] = "which layers, as letters that are repeated: x (it has it), o (it has not), with a "
-                                 "number for so many: 5xo; at most 63 characters";
+                                 "number for so many: 5xo; at most 127 characters";
     bool has;
     int64_t n;
     if (!*text || strlen(text) >= LAYER_PATTERN_BYTES) return wanted;

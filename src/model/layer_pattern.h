@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LAYER_PATTERN_BYTES = 64 };
+enum { LAYER_PATTERN_BYTES = 128 };
 struct layer_pattern {
     char text[LAYER_PATTERN_BYTES]; /* zeros behind the end, so that equal patterns are equal bytes */
 };

@@ -23,6 +23,7 @@ enum { SOFTMAX, SIGMOID }; /* words of moe.score */
 #define WORDS(words) .choices = words
 #define EITHER .choices = NULL
 #define LAYERS .n = LAYER_PATTERN_BYTES, .fits = layer_pattern_wanted
+#define KINDS .n = LAYER_PATTERN_BYTES, .fits = layer_kinds_wanted
 #define THEIRS(where, name, place, flags, usual)                                                                       \
     {                                                                                                                  \
         where, name, place, flags, usual                                                                               \
@@ -57,8 +58,9 @@ static bool sees(const struct model_config *c) { return model_sees(c); }
 static bool looks(const struct model_config *c) { return model_looks(c); }
 static bool reads(const struct model_config *c) { return !model_sees(c); }
 static bool has_segments(const struct model_config *c) { return c->family == MODEL_BERT; }
-static bool has_attention(const struct model_config *c) { return c->family != MODEL_MAMBA2; }
+static bool has_attention(const struct model_config *c) { return model_attends(c); }
 static bool has_scan(const struct model_config *c) { return model_scans(c); }
+static bool has_kinds(const struct model_config *c) { return model_mixes(c); }
 static bool has_rotary(const struct model_config *c) { return model_decodes(c); }
 static bool has_llama3(const struct model_config *c) { return has_rotary(c) && c->rope_scaling.factor > 0; }
 static bool has_ramp(const struct model_config *c) { return has_llama3(c) && c->rope_scaling.kind == ROPE_LLAMA3; }
@@ -76,10 +78,10 @@ static const struct {
     const char *idle;
 } needs[] = {
     [NEED_ALWAYS] = {always, ""},
-    [NEED_ROTARY] = {has_rotary, "gpt2, vit, bert and mamba2 have no rotary positions"},
+    [NEED_ROTARY] = {has_rotary, "gpt2, vit, bert, mamba2 and nemotron_h have no rotary positions"},
     [NEED_LLAMA3] = {has_llama3, "model.rope_scaling.factor is 0"},
     [NEED_RAMP] = {has_ramp, "positions are not scaled as Llama 3's (model.rope_scaling)"},
-    [NEED_DECODER] = {has_rotary, "gpt2, vit, bert and mamba2 have blocks of their own"},
+    [NEED_DECODER] = {has_rotary, "gpt2, vit, bert, mamba2 and nemotron_h have blocks of their own"},
     [NEED_WINDOW] = {has_window, "model.attn.window is 0: no layer is local"},
     [NEED_YARN] = {has_yarn, "model.yarn.factor is 0"},
     [NEED_SCALED] = {is_scaled, "model.rope_scaling.factor and model.yarn.factor are 0"},
@@ -94,7 +96,8 @@ static const struct {
     [NEED_CLASSES] = {model_both_ways, "only vit and bert tell classes and have a choice of it"},
     [NEED_SEGMENTS] = {has_segments, "only bert has segments"},
     [NEED_ATTENTION] = {has_attention, "mamba2 has no attention and no feed-forward layers; model.ssm has its sizes"},
-    [NEED_SCAN] = {has_scan, "only mamba2 has state spaces"},
+    [NEED_SCAN] = {has_scan, "only mamba2 and nemotron_h have state spaces"},
+    [NEED_KINDS] = {has_kinds, "only nemotron_h has layers of several kinds"},
 };
 
 bool number_needed(const struct number *n, const struct model_config *c) { return needs[n->need].met(c); }

@@ -18,9 +18,11 @@
 
 #include "base/conf.h"
 #include "layout/packing.h"
+#include "model/layer_kinds.h"
 #include "model/layer_pattern.h"
 
-/* Those after bert are llama with other defaults (family_defaults.c), but for mamba2; llava sees pictures, too. */
+/* Those after bert are llama with other defaults (family_defaults.c), but for mamba2 and nemotron_h; llava sees
+ * pictures, too. */
 enum model_family {
     MODEL_GPT2,
     MODEL_LLAMA,
@@ -40,11 +42,12 @@ enum model_family {
     MODEL_GPT_OSS,
     MODEL_MAMBA2,
     MODEL_LLAVA,
+    MODEL_NEMOTRON_H,
     MODEL_N
 };
 #define MODEL_FAMILIES                                                                                                 \
     "gpt2|llama|mixtral|deepseek|vit|bert|mistral|qwen2|qwen3|qwen3_moe|smollm3|olmo2|phi3|gemma2|gemma3|gpt_oss|"     \
-    "mamba2|llava"
+    "mamba2|llava|nemotron_h"
 /* Hugging Face's, by their model_type. */
 enum hf_family {
     HF_GPT2,
@@ -66,6 +69,7 @@ enum hf_family {
     HF_GPT_OSS,
     HF_MAMBA2,
     HF_LLAVA,
+    HF_NEMOTRON_H,
     HF_N
 };
 
@@ -120,8 +124,26 @@ static inline bool model_both_ways(const struct model_config *c) { return model_
 static inline bool model_tells(const struct model_config *c) { return model_both_ways(c) && c->classes > 0; }
 /* Whether what it is trained to tell are tokens of its input that were hidden from it. */
 static inline bool model_unmasks(const struct model_config *c) { return c->family == MODEL_BERT && !c->classes; }
-/* Whether layers are state spaces (nn/mamba.c). */
-static inline bool model_scans(const struct model_config *c) { return c->family == MODEL_MAMBA2; }
+/* Whether each layer is of one of several kinds, by model.pattern (nn/hybrid.c). */
+static inline bool model_mixes(const struct model_config *c) { return c->family == MODEL_NEMOTRON_H; }
+/* Whether there are state spaces (nn/mamba.c): all layers, or some. */
+static inline bool model_scans(const struct model_config *c) { return c->family == MODEL_MAMBA2 || model_mixes(c); }
+/* Whether there is attention: in all layers, or in some. */
+static inline bool model_attends(const struct model_config *c) { return c->family != MODEL_MAMBA2; }
+/* What a layer is, where it is one thing; of the other families each layer is attention and a feed-forward layer. */
+static inline enum layer_kind model_layer_kind(const struct model_config *c, int64_t layer)
+{
+    if (model_mixes(c)) return layer_kind_at(&c->pattern, layer);
+    return c->family == MODEL_MAMBA2 ? LAYER_SCAN : LAYER_BOTH;
+}
+static inline bool model_layer_scans(const struct model_config *c, int64_t layer)
+{
+    return model_layer_kind(c, layer) == LAYER_SCAN;
+}
+static inline bool model_layer_attends(const struct model_config *c, int64_t layer)
+{
+    return model_layer_kind(c, layer) == LAYER_ATTENTION || model_layer_kind(c, layer) == LAYER_BOTH;
+}
 /* Blocks of llama.c: rotary positions, norms of the root of squares, gated feed-forward layers. */
 static inline bool model_decodes(const struct model_config *c)
 {
@@ -202,7 +224,8 @@ enum number_need {
     NEED_CLASSES,
     NEED_SEGMENTS,
     NEED_ATTENTION,
-    NEED_SCAN
+    NEED_SCAN,
+    NEED_KINDS
 };
 
 /* Where a key of Hugging Face stands: in config.json of these families (1 << enum hf_family), or in its object of

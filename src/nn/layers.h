@@ -50,7 +50,7 @@ struct family {
 };
 extern const struct family family_gpt2, family_llama, family_mixtral, family_deepseek, family_vit, family_bert,
     family_mistral, family_qwen2, family_qwen3, family_qwen3_moe, family_smollm3, family_olmo2, family_phi3,
-    family_gemma2, family_gemma3, family_gpt_oss, family_mamba2, family_llava;
+    family_gemma2, family_gemma3, family_gpt_oss, family_mamba2, family_llava, family_nemotron_h;
 
 /* A parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows one after
  * the other). */
@@ -122,6 +122,9 @@ void mla_declare(struct declare_ctx *x, int layer, double std, double std_out);
 /* What yarn multiplies the angles' cosines and sines with, and the scores of attention. */
 double yarn_angles(const struct model_config *c);
 double yarn_scores(const struct model_config *c);
+/* mamba.c: a state space, from what is normalised to what is added to the stream. */
+void mamba_declare(struct declare_ctx *x, int layer, double std, double std_out);
+tid mamba_record(struct layer_ctx *x, tid h_TD, int layer);
 /* mlp.c: gate, up, down with the model's gate; prefix is "layers.N.mlp". Takes what region_enter gives, returns a
  * partial sum. */
 void mlp_declare(struct declare_ctx *x, int layer, const char *name, int64_t ffn, bool bias, double std,

@@ -50,7 +50,7 @@ static void declare_part(struct declare_ctx *x, struct declare d, const char *wh
     else layer_declare(x, d, 2, (int64_t[]){rows, cols}, "layers.%d.ssm.%s.weight", d.layer, what);
 }
 
-static void declare_layer(struct declare_ctx *x, int layer, double std, double std_out)
+void mamba_declare(struct declare_ctx *x, int layer, double std, double std_out)
 {
     const struct model_config *c = x->c;
     const struct ssm_config *s = &c->ssm;
@@ -62,8 +62,6 @@ static void declare_layer(struct declare_ctx *x, int layer, double std, double s
                    group = {INIT_NORMAL, std, layer, split ? SPMD_S0 : over_stream(x->par), split ? s->state : 0},
                    head = {INIT_NORMAL, std, layer, SPMD_S0, together};
     const struct declare of[] = {wide, wide, group, group, head};
-    struct declare norm = {INIT_ONES, 0, layer, over_stream(x->par), 0};
-    layer_declare(x, norm, 1, &c->hidden, "layers.%d.norm1.weight", layer);
     for (int bias = 0; bias <= s->bias; bias++)
         for (int i = 0; i < 5; i++) {
             struct declare d = of[i];
@@ -102,7 +100,12 @@ static void declare(struct declare_ctx *x)
                    norm = {INIT_ONES, 0, -1, over_stream(x->par), 0};
     int64_t VD[2] = {c->vocab, c->hidden};
     layer_declare(x, table, 2, VD, "embed.token");
-    for (int l = 0; l < c->layers; l++) declare_layer(x, l, 0.02, 0.02 / sqrt((double)c->layers));
+    for (int l = 0; l < c->layers; l++) {
+        norm.layer = l;
+        layer_declare(x, norm, 1, &c->hidden, "layers.%d.norm1.weight", l);
+        mamba_declare(x, l, 0.02, 0.02 / sqrt((double)c->layers));
+    }
+    norm.layer = -1;
     layer_declare(x, norm, 1, &c->hidden, "norm.weight");
     table.layer = -2; /* by itself, as llama.c has it */
     if (!c->tie_embeddings) layer_declare(x, table, 2, VD, "head.weight");
@@ -188,16 +191,21 @@ static tid normalised(struct layer_ctx *x, tid y, tid z, int layer, struct space
     return op_norm_by(x->t, g, s_T1, w_I, a, "ssm.norm");
 }
 
-static tid block(struct layer_ctx *x, tid h_TD, int l)
+tid mamba_record(struct layer_ctx *x, tid n_TD, int l)
 {
-    struct norm_attrs a = {.eps = (float)x->c->norm_eps};
     struct space s = space_here(x->c, x->par);
-    tid n_TD = op_norm(x->t, h_TD, layer_param(x, 1, "layers.%d.norm1.weight", l), a, "norm1");
     struct parts p = s.split ? make_together(x, n_TD, l, s) : make_apart(x, n_TD, l, s);
     tid o_TI = normalised(x, scanned(x, p, l, s), p.z, l, s);
     tid w = layer_param(x, 1, "layers.%d.ssm.out.weight", l);
     tid b = x->c->ssm.bias ? layer_param(x, 1, "layers.%d.ssm.out.bias", l) : TID_NONE;
-    tid o_TD = region_leave(x, layer_linear(x, o_TI, w, b, x->par->rank[AXIS_TP] != 0, "ssm.out"));
+    return region_leave(x, layer_linear(x, o_TI, w, b, x->par->rank[AXIS_TP] != 0, "ssm.out"));
+}
+
+static tid block(struct layer_ctx *x, tid h_TD, int l)
+{
+    struct norm_attrs a = {.eps = (float)x->c->norm_eps};
+    tid n_TD = op_norm(x->t, h_TD, layer_param(x, 1, "layers.%d.norm1.weight", l), a, "norm1");
+    tid o_TD = mamba_record(x, n_TD, l);
     return op_add(x->t, h_TD, o_TD, (float)x->c->dropout, dropout_stream("ssm.out", l), x->index_T, "residual");
 }
 

@@ -17,13 +17,25 @@
 _Static_assert(SCORE_SOFTMAX == 0 && SCORE_SIGMOID == 1, "the words of moe.score in model/numbers.def");
 _Static_assert(POOL_CLASS == 0 && POOL_MEAN == 1, "the words of pool in model/numbers.def");
 
-static const struct family *const families[MODEL_N] =
-    {[MODEL_GPT2] = &family_gpt2,           [MODEL_LLAMA] = &family_llama,     [MODEL_MIXTRAL] = &family_mixtral,
-     [MODEL_DEEPSEEK] = &family_deepseek,   [MODEL_VIT] = &family_vit,         [MODEL_BERT] = &family_bert,
-     [MODEL_MISTRAL] = &family_mistral,     [MODEL_QWEN2] = &family_qwen2,     [MODEL_QWEN3] = &family_qwen3,
-     [MODEL_QWEN3_MOE] = &family_qwen3_moe, [MODEL_SMOLLM3] = &family_smollm3, [MODEL_OLMO2] = &family_olmo2,
-     [MODEL_PHI3] = &family_phi3,           [MODEL_GEMMA2] = &family_gemma2,   [MODEL_GEMMA3] = &family_gemma3,
-     [MODEL_GPT_OSS] = &family_gpt_oss,     [MODEL_MAMBA2] = &family_mamba2,   [MODEL_LLAVA] = &family_llava};
+static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gpt2,
+                                                       [MODEL_LLAMA] = &family_llama,
+                                                       [MODEL_MIXTRAL] = &family_mixtral,
+                                                       [MODEL_DEEPSEEK] = &family_deepseek,
+                                                       [MODEL_VIT] = &family_vit,
+                                                       [MODEL_BERT] = &family_bert,
+                                                       [MODEL_MISTRAL] = &family_mistral,
+                                                       [MODEL_QWEN2] = &family_qwen2,
+                                                       [MODEL_QWEN3] = &family_qwen3,
+                                                       [MODEL_QWEN3_MOE] = &family_qwen3_moe,
+                                                       [MODEL_SMOLLM3] = &family_smollm3,
+                                                       [MODEL_OLMO2] = &family_olmo2,
+                                                       [MODEL_PHI3] = &family_phi3,
+                                                       [MODEL_GEMMA2] = &family_gemma2,
+                                                       [MODEL_GEMMA3] = &family_gemma3,
+                                                       [MODEL_GPT_OSS] = &family_gpt_oss,
+                                                       [MODEL_MAMBA2] = &family_mamba2,
+                                                       [MODEL_LLAVA] = &family_llava,
+                                                       [MODEL_NEMOTRON_H] = &family_nemotron_h};
 
 const char *model_family_name(enum model_family f) { return families[f]->name; }
 
@@ -198,11 +210,31 @@ static int check_scan(const struct model_config *c, struct err *e)
     return OK;
 }
 
+/* Layers of several kinds: a pattern that fits the model. */
+static int check_kinds(const struct model_config *c, struct err *e)
+{
+    if (!model_mixes(c)) return OK;
+    const char *wanted = layer_kinds_wanted(c->pattern.text);
+    if (wanted) return err_set(e, ERR_REQUEST, "model.pattern: wanted %s; got '%s'", wanted, c->pattern.text);
+    if (layer_kinds_length(&c->pattern) > c->layers)
+        return err_set(e, ERR_REQUEST,
+                       "model.layers: %" PRId64 ", but model.pattern names %" PRId64
+                       " layers; leave the key out, or choose %" PRId64,
+                       c->layers, layer_kinds_length(&c->pattern), layer_kinds_length(&c->pattern));
+    if (layer_kinds_have(&c->pattern, LAYER_SCAN)) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "model.pattern: '%s' has no state space (M); nemotron_h is a hybrid with them, other families have "
+                   "none; choose %sM",
+                   c->pattern.text, c->pattern.text);
+}
+
 int model_check(const struct model_config *c, struct err *e)
 {
     int rc = check_scan(c, e);
     if (rc) return rc;
-    bool attends = !model_scans(c);
+    rc = check_kinds(c, e);
+    if (rc) return rc;
+    bool attends = model_attends(c);
     if (attends && (c->kv_heads > c->heads || c->heads % c->kv_heads))
         return err_set(e, ERR_REQUEST,
                        "model.kv_heads: %" PRId64 " does not divide model.heads = %" PRId64
@@ -751,14 +783,16 @@ static double share_used(const struct model_config *c, const struct param *p)
 }
 
 /* Of a layer with experts, or without: declared as a model of its own, so that a deep model need not be. */
-static double layer_cost(const struct model_config *c, int64_t seq, bool moe, int64_t window)
+static double layer_cost(const struct model_config *c, int64_t seq, bool moe, int64_t window, enum layer_kind kind)
 {
     struct model_config one = *c;
     struct param_table t = {0};
     double s = (double)seq, w = window > 0 && window < seq ? (double)window : s;
     double pairs = model_both_ways(c) ? s * s : w * (w + 1) / 2 + (s - w) * w; /* that attention looks at */
-    double cost = model_scans(c) ? 2.5 * (double)c->ssm.heads * (double)(c->ssm.head_dim * c->ssm.state)
-                                 : 2 * pairs / s * (double)c->heads * c->head_dim;
+    double cost = kind == LAYER_SCAN  ? 2.5 * (double)c->ssm.heads * (double)(c->ssm.head_dim * c->ssm.state)
+                  : kind == LAYER_MLP ? 0
+                                      : 2 * pairs / s * (double)c->heads * c->head_dim;
+    if (kind != LAYER_BOTH && model_mixes(c)) one.pattern = (struct layer_pattern){.text = {layer_kind_letter(kind)}};
     one.layers = 1;
     one.mtp.depth = 0;
     one.moe.first_dense = !moe;
@@ -772,11 +806,12 @@ static double layer_cost(const struct model_config *c, int64_t seq, bool moe, in
 
 void model_costs(const struct model_config *c, int64_t seq, double *layer, double *embed, double *head)
 {
-    double of[2][2] = {{0}}; /* with experts or without, local or not */
+    double of[LAYER_KINDS][2][2] = {{{0}}}; /* with experts or without, local or not */
     for (int l = 0; l < c->layers; l++) {
         int64_t window = model_window(c, l);
-        double *cost = &of[model_layer_is_moe(c, l)][window > 0];
-        if (*cost <= 0) *cost = layer_cost(c, seq, model_layer_is_moe(c, l), window);
+        enum layer_kind kind = model_layer_kind(c, l);
+        double *cost = &of[kind][model_layer_is_moe(c, l)][window > 0];
+        if (*cost <= 0) *cost = layer_cost(c, seq, model_layer_is_moe(c, l), window, kind);
         layer[l] = *cost;
     }
     double D = (double)c->hidden;
@@ -789,5 +824,5 @@ void model_costs(const struct model_config *c, int64_t seq, double *layer, doubl
     if (c->family == MODEL_BERT) *head += D * D;
     double next = *head;
     for (int64_t l = c->layers; l < model_blocks(c); l++)
-        *head += next + 2 * D * D + layer_cost(c, seq, model_layer_is_moe(c, l), model_window(c, l));
+        *head += next + 2 * D * D + layer_cost(c, seq, model_layer_is_moe(c, l), model_window(c, l), LAYER_BOTH);
 }

@@ -18,6 +18,8 @@
  *   norm.weight (.bias)  head.weight [V,D] (absent when tied)
  *   mamba2: layers.N.norm1.weight, layers.N.ssm.{z,x,b,c,dt}.weight (.bias), ssm.conv_{x,b,c}.weight [channels,K]
  *   (.bias), ssm.{decay,step,skip} [heads], ssm.norm.weight, ssm.out.weight (.bias)
+ *   nemotron_h: layers.N.norm1.weight, and by what the layer is ssm.* as mamba2, attn.* without biases, or
+ *   mlp.{up,down}.weight
  *   vit: embed.patch.weight [D, C P P], embed.class [D], embed.patch.bias [D], embed.position [places,D],
  *   head.weight [classes,D] (.bias)
  *   bert: embed.segment [types,D], embed.norm.weight (.bias), head.transform.weight [D,D] (.bias), then

@@ -14,7 +14,7 @@ struct one_layer {
 };
 
 /* Of the layer, or of all that is outside of layers. */
-static struct one_layer count(const struct model_config *c, bool moe, bool outside)
+static struct one_layer count(const struct model_config *c, bool moe, bool outside, enum layer_kind kind)
 {
     struct model_config one = *c;
     struct param_table t = {0};
@@ -23,6 +23,7 @@ static struct one_layer count(const struct model_config *c, bool moe, bool outsi
     one.mtp.depth = 0;
     one.moe.first_dense = !moe;
     one.moe.sparse = (struct layer_pattern){.text = ""};
+    if (model_mixes(c)) one.pattern = (struct layer_pattern){.text = {layer_kind_letter(kind)}};
     model_declare(&one, NULL, &t);
     for (int i = 0; i < t.n; i++) {
         if ((t.p[i].layer < 0) != outside) continue;
@@ -33,16 +34,30 @@ static struct one_layer count(const struct model_config *c, bool moe, bool outsi
     return n;
 }
 
+/* Of a layer without experts; of layers of several kinds, their mean. */
+static struct one_layer count_dense(const struct model_config *c)
+{
+    struct one_layer mean = {0}, of[LAYER_KINDS] = {{0}};
+    if (!model_mixes(c)) return count(c, false, false, LAYER_BOTH);
+    for (int64_t l = 0; l < c->layers; l++) {
+        enum layer_kind k = model_layer_kind(c, l);
+        if (of[k].rows <= 0) of[k] = count(c, false, false, k);
+        mean.rows += of[k].rows / (double)c->layers;
+        mean.elements += of[k].elements / (double)c->layers;
+    }
+    return mean;
+}
+
 int model_check_size(const struct model_config *c, struct err *e)
 {
     int moe = to_int(model_moe_layers(c)), dense = to_int(c->layers) - moe;
     bool first = !dense; /* which kind to look at for what is outside */
-    struct one_layer rest = count(c, first, true), d = dense ? count(c, false, false) : (struct one_layer){0},
-                     m = moe ? count(c, true, false) : (struct one_layer){0};
+    struct one_layer rest = count(c, first, true, LAYER_SCAN), d = dense ? count_dense(c) : (struct one_layer){0},
+                     m = moe ? count(c, true, false, LAYER_BOTH) : (struct one_layer){0};
     for (int64_t l = c->layers; l < model_blocks(c); l++) {
         bool has = model_layer_is_moe(c, l);
-        struct one_layer more = has && !moe      ? count(c, true, false)
-                                : !has && !dense ? count(c, false, false)
+        struct one_layer more = has && !moe      ? count(c, true, false, LAYER_BOTH)
+                                : !has && !dense ? count(c, false, false, LAYER_BOTH)
                                 : has            ? m
                                                  : d;
         rest.rows += more.rows + MTP_ROWS;

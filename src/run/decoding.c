@@ -24,23 +24,9 @@ static int program_for(struct decoding *d, int rows, int wanted, struct program 
 
 /* ---- create ---- */
 
-static int layers_here(const struct decoding *d) { return d->part.end - d->part.first; }
-
 static size_t layer_bytes(const struct decoding *d) /* of keys, or of values */
 {
     return to_size(d->cache.page * d->cache.pages * model_cache_cols(&d->model, &d->par)) * dtype_bytes(d->dtype);
-}
-
-/* Of a page on the rank that has most: all ranks have as many pages. */
-static size_t page_bytes(const struct decoding *d, const struct model_stage *stage)
-{
-    struct par at = d->par;
-    int64_t cols = 0, layers = 0;
-    for (at.rank[AXIS_TP] = 0; at.rank[AXIS_TP] < at.size[AXIS_TP]; at.rank[AXIS_TP]++)
-        if (model_cache_cols(&d->model, &at) > cols) cols = model_cache_cols(&d->model, &at);
-    for (int s = 0; s < (d->ranks ? d->ranks->n_stages : 1); s++)
-        if (stage[s].end - stage[s].first > layers) layers = stage[s].end - stage[s].first;
-    return 2 * to_size(d->cache.page * cols * layers) * dtype_bytes(d->dtype);
 }
 
 /* What a layer keeps of one sequence where it has no keys and values: the rows that its convolution saw last, then the
@@ -53,26 +39,71 @@ static size_t kept_bytes(const struct decoding *d, bool state)
     return to_size((s->conv - 1) * (inner + 2 * s->groups * s->state)) * dtype_bytes(d->dtype);
 }
 
-/* Of all layers and sequences; a multiple of 64 for each table. */
-static size_t table_bytes(const struct decoding *d, bool state)
+/* A layer's first or second table: keys or values of all pages; rows or states of all sequences, a multiple of 64; a
+ * feed-forward layer has none. */
+static size_t table_bytes(const struct decoding *d, int64_t layer, bool second)
 {
-    return (to_size(d->cache.sequences) * kept_bytes(d, state) + 63) / 64 * 64;
+    if (model_layer_attends(&d->model, layer)) return layer_bytes(d);
+    if (!model_layer_scans(&d->model, layer)) return 0;
+    return (to_size(d->cache.sequences) * kept_bytes(d, second) + 63) / 64 * 64;
 }
 
-static size_t cache_bytes(const struct decoding *d, int64_t layers)
+/* Of layers [first, end). */
+static size_t states_bytes(const struct decoding *d, int64_t first, int64_t end)
 {
-    if (model_scans(&d->model)) return to_size(layers) * (table_bytes(d, false) + table_bytes(d, true));
-    return 2 * layer_bytes(d) * to_size(layers);
+    size_t n = 0;
+    for (int64_t l = first; l < end; l++)
+        if (model_layer_scans(&d->model, l)) n += table_bytes(d, l, false) + table_bytes(d, l, true);
+    return n;
+}
+
+static size_t cache_bytes(const struct decoding *d, int64_t first, int64_t end)
+{
+    size_t n = 0;
+    for (int64_t l = first; l < end; l++) n += table_bytes(d, l, false) + table_bytes(d, l, true);
+    return n;
 }
 
 /* Where a layer's first or second table begins. */
-static size_t table_at(const struct decoding *d, int64_t layer, int second)
+static size_t table_at(const struct decoding *d, int64_t layer, bool second)
 {
-    if (!model_scans(&d->model)) return (size_t)(2 * layer + second) * layer_bytes(d);
-    return to_size(layer) * (table_bytes(d, false) + table_bytes(d, true)) + (second ? table_bytes(d, false) : 0);
+    return cache_bytes(d, d->part.first, layer) + (second ? table_bytes(d, layer, false) : 0);
+}
+
+/* Of a page in all layers of a stage, on the rank that has most. */
+static size_t page_bytes(const struct decoding *d, const struct model_stage *stage)
+{
+    struct par at = d->par;
+    int64_t cols = 0, layers = 0;
+    for (at.rank[AXIS_TP] = 0; at.rank[AXIS_TP] < at.size[AXIS_TP]; at.rank[AXIS_TP]++)
+        if (model_cache_cols(&d->model, &at) > cols) cols = model_cache_cols(&d->model, &at);
+    for (int64_t l = stage->first; l < stage->end; l++) layers += model_layer_attends(&d->model, l);
+    return 2 * to_size(d->cache.page * cols * layers) * dtype_bytes(d->dtype);
 }
 
 static int64_t run_words(const struct decoding *d) { return d->cache.sequences * (RUN_PAGES + d->cache.most); }
+
+/* As many pages as fit into so many bytes beside the states of each stage; all ranks have as many. Where no layer of a
+ * stage has keys, pages are numbers only. */
+static int fit_cache(struct decoding *d, size_t bytes, const struct model_stage *stage, struct err *e)
+{
+    for (int s = 0; s < (d->ranks ? d->ranks->n_stages : 1); s++) {
+        size_t states = states_bytes(d, stage[s].first, stage[s].end), page = page_bytes(d, &stage[s]);
+        if (bytes < states)
+            return err_set(e, ERR_REQUEST,
+                           "a cache of %zu bytes: %lld sequences keep %zu bytes; give it more, or fewer sequences",
+                           bytes, (long long)d->cache.sequences, states);
+        if (page && (bytes - states) / page < to_size(d->cache.pages))
+            d->cache.pages = (int64_t)((bytes - states) / page);
+        if (d->cache.pages < d->cache.most)
+            return err_set(e, ERR_REQUEST,
+                           "a cache of %zu bytes holds %lld pages of %d positions (%zu bytes each), and one sequence "
+                           "of %lld positions needs %lld; give it more, or fewer positions",
+                           bytes, (long long)d->cache.pages, CACHE_PAGE, page, (long long)d->room,
+                           (long long)d->cache.most);
+    }
+    return OK;
+}
 
 static int size_cache(struct decoding *d, const struct decoding_options *o, const struct model_stage *stage,
                       struct err *e)
@@ -87,26 +118,10 @@ static int size_cache(struct decoding *d, const struct decoding_options *o, cons
     d->cache.sequences = o->sequences ? o->sequences : 1;
     d->cache.most = (d->room + d->cache.page - 1) / d->cache.page;
     d->cache.pages = d->cache.most * d->cache.sequences;
-    size_t page = page_bytes(d, stage);
-    if (model_scans(&d->model)) { /* pages are numbers only; what a sequence keeps is there for all */
-        if (d->par.size[AXIS_TP] > 1)
-            return err_set(e, ERR_REQUEST,
-                           "state spaces are not shared out over tp when they generate; choose parallel.tp: 1, or pp");
-        if (!o->cache_bytes || o->cache_bytes >= cache_bytes(d, d->model.layers)) return OK;
+    if (model_scans(&d->model) && d->par.size[AXIS_TP] > 1)
         return err_set(e, ERR_REQUEST,
-                       "a cache of %zu bytes: %lld sequences keep %zu bytes; give it more, or fewer sequences",
-                       o->cache_bytes, (long long)d->cache.sequences, cache_bytes(d, d->model.layers));
-    }
-    if (o->cache_bytes && o->cache_bytes / page < to_size(d->cache.pages))
-        d->cache.pages = (int64_t)(o->cache_bytes / page);
-    if (d->cache.pages < d->cache.most)
-        return err_set(e, ERR_REQUEST,
-                       "a cache of %zu bytes holds %lld pages of %d positions (%zu bytes each), and one sequence of "
-                       "%lld "
-                       "positions needs %lld; give it more, or fewer positions",
-                       o->cache_bytes, (long long)d->cache.pages, CACHE_PAGE, page, (long long)d->room,
-                       (long long)d->cache.most);
-    return OK;
+                       "state spaces are not shared out over tp when they generate; choose parallel.tp: 1, or pp");
+    return o->cache_bytes ? fit_cache(d, o->cache_bytes, stage, e) : OK;
 }
 
 static void *place_of(const struct buffer *b, size_t at) { return b->p ? (char *)b->p + at : NULL; }
@@ -129,7 +144,7 @@ static int allocate(struct decoding *d, struct err *e)
     const struct model_config *m = &d->model;
     int64_t rope = model_rope_rows(m) * model_rope_cols(m), host = 3 * d->room_rows + run_words(d);
     size_t stream = to_size(d->room_rows * m->hidden) * dtype_bytes(d->dtype);
-    int rc = buffer_new(&d->keys, d->dev, MEM_ACTIVATION, cache_bytes(d, layers_here(d)), e);
+    int rc = buffer_new(&d->keys, d->dev, MEM_ACTIVATION, cache_bytes(d, d->part.first, d->part.end), e);
     if (!rc && !d->part.embeds) rc = buffer_new(&d->stage_in, d->dev, MEM_COMM, stream, e);
     if (!rc && !d->part.heads) rc = buffer_new(&d->stage_out, d->dev, MEM_COMM, stream, e);
     if (!rc) rc = buffer_new(&d->data, d->dev, MEM_DATA, to_size(host) * sizeof(int32_t), e);
@@ -143,8 +158,9 @@ static int allocate(struct decoding *d, struct err *e)
     d->slot[SLOT_STAGE_IN] = d->stage_in.p;
     d->slot[SLOT_STAGE_OUT] = d->stage_out.p;
     for (int i = 0; i < d->params.n; i++) bind_param(d, i);
-    for (int l = 0; l < 2 * layers_here(d); l++)
-        d->slot[slot_cache(d->params.n, d->part.first) + l] = place_of(&d->keys, table_at(d, l / 2, l % 2));
+    for (int l = d->part.first; l < d->part.end; l++)
+        for (int second = 0; second < 2; second++)
+            d->slot[slot_cache(d->params.n, l) + second] = place_of(&d->keys, table_at(d, l, second));
     if (rope) {
         float *table = xmalloc(d->rope.bytes);
         model_rope_table(m, table);
@@ -384,9 +400,11 @@ int64_t decoding_reuse(struct decoding *d, int s, const int32_t *ids, int64_t n)
 static void copy_here(struct decoding *d, int64_t from, int64_t to)
 {
     size_t layer = layer_bytes(d), page = layer / to_size(d->cache.pages);
-    for (int l = 0; !model_scans(&d->model) && l < 2 * layers_here(d); l++)
-        device_copy(d->stream, &d->keys, (size_t)l * layer + to_size(to) * page, &d->keys,
-                    (size_t)l * layer + to_size(from) * page, page);
+    for (int l = d->part.first; l < d->part.end; l++)
+        for (int second = 0; model_layer_attends(&d->model, l) && second < 2; second++) {
+            size_t at = table_at(d, l, second);
+            device_copy(d->stream, &d->keys, at + to_size(to) * page, &d->keys, at + to_size(from) * page, page);
+        }
 }
 
 /* A page of its own with the same bytes. */
@@ -400,13 +418,14 @@ static int32_t copy_page(struct decoding *d, int32_t from)
     return to;
 }
 
-/* What this rank's layers keep of one sequence, for another one. */
+/* What this rank's layers with states keep of one sequence, for another one. */
 static void copy_kept_here(struct decoding *d, int64_t from, int64_t to)
 {
-    for (int64_t l = 0; l < 2 * layers_here(d); l++) {
-        size_t each = kept_bytes(d, l % 2), at = table_at(d, l / 2, to_int(l % 2));
-        device_copy(d->stream, &d->keys, at + to_size(to) * each, &d->keys, at + to_size(from) * each, each);
-    }
+    for (int l = d->part.first; l < d->part.end; l++)
+        for (int second = 0; model_layer_scans(&d->model, l) && second < 2; second++) {
+            size_t each = kept_bytes(d, second), at = table_at(d, l, second);
+            device_copy(d->stream, &d->keys, at + to_size(to) * each, &d->keys, at + to_size(from) * each, each);
+        }
 }
 
 static void copy_kept(struct decoding *d, int from, int to)

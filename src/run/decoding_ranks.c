@@ -39,7 +39,7 @@ int decoding_ranks_split(const struct decoding_ranks *g, const struct model_conf
         int64_t n;
     } cut[] = {{"heads", m->heads}, {"columns of the MLP", ffn}, {"tokens of the vocabulary", m->vocab}};
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++)
-        if (g->tp > 1 && g->tp > cut[i].n) /* a state space has no MLP */
+        if (g->tp > 1 && !model_scans(m) && g->tp > cut[i].n) /* states over tp are refused with their own reason */
             return err_set(e, ERR_REQUEST, "tp: %d ranks share out %lld %s; choose at most %lld", g->tp,
                            (long long)cut[i].n, cut[i].what, (long long)cut[i].n);
     int rc = stages_split(stage, g->n_stages, m, 1, NULL, 0, e);

@@ -220,6 +220,53 @@ static void layers_are_patterns(void **state)
     }
 }
 
+/* Of a hybrid each layer is named, by letters or by words, and others are refused. */
+static void hybrids_name_their_layers(void **state)
+{
+    (void)state;
+#define NEMOTRON "{\"model_type\":\"nemotron_h\",\"vocab_size\":8,\"hidden_size\":8}"
+#define PATTERN(text) "\"hybrid_override_pattern\":\"" text "\""
+#define TIMES_8(text) text text text text text text text text
+    static const struct {
+        const char *members, *pattern, *says; /* says: of a refusal */
+        int64_t layers;
+    } rows[] = {
+        {PATTERN("M-M*-"), "M-M*-", NULL, 5},
+        {PATTERN("M-M*-") ",\"num_hidden_layers\":5", "M-M*-", NULL, 5},
+        {PATTERN("M-M*-") ",\"num_hidden_layers\":6", NULL, "num_hidden_layers: 6, but hybrid_override_pattern names 5",
+         0},
+        {"\"layers_block_type\":[\"mamba\",\"attention\",\"mlp\"]", "M*-", NULL, 3},
+        {"\"layers_block_type\":[\"linear_attention\",\"full_attention\"]," PATTERN("MM"), "M*", NULL, 2},
+        {"\"layer_types\":[\"mlp\",\"linear_attention\"]", "-M", NULL, 2},
+        {"\"layers_block_type\":[\"mamba\",\"moe\"]", NULL, "layers_block_type[1]: moe is not computed here", 0},
+        {"\"layers_block_type\":[]", NULL, "wanted a letter for each layer", 0},
+        {PATTERN("MEM*"), NULL, "experts without gates", 0},
+        {PATTERN("*-*"), NULL, "no layer is a state space", 0},
+        {"\"use_cache\":true", NULL, "hybrid_override_pattern: wanted a letter", 0},
+        {PATTERN(TIMES_8(TIMES_8("M-*"))), "M-*", NULL, 192}, /* too long but for what is repeated */
+        {PATTERN(TIMES_8(TIMES_8("M-*")) "MM"), NULL, "at most 127", 0},
+        {PATTERN("M*") ",\"attention_head_dim\":7", "M*", NULL, 2},
+        {PATTERN("M") ",\"mamba_num_heads\":9", NULL, "mamba_num_heads: 9 is not a multiple of n_groups 8", 0},
+        {PATTERN("M") ",\"num_attention_heads\":9", NULL, "not a multiple of num_key_value_heads 8", 0},
+        {PATTERN("M") ",\"mlp_hidden_act\":\"silu\"", NULL, "mlp_hidden_act is \"silu\"", 0},
+        {PATTERN("M") ",\"attention_bias\":true", NULL, "attention_bias is true", 0},
+        {PATTERN("M") ",\"num_nextn_predict_layers\":1", NULL, "num_nextn_predict_layers is 1", 0},
+        {PATTERN("M") ",\"time_step_limit\":[0.5,0.1]", NULL, "time_step_limit: wanted two numbers", 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct hf_model m;
+        struct err e = {0};
+        char *text = with(NEMOTRON, rows[i].members);
+        int rc = parse(text, NULL, &m, &e);
+        if (rows[i].says ? rc == OK || !strstr(e.text, rows[i].says) : rc != OK)
+            fail_msg("%s: %s", rows[i].members, rc ? e.text : "accepted");
+        if (rc == OK && (m.model.layers != rows[i].layers || strcmp(m.model.pattern.text, rows[i].pattern)))
+            fail_msg("%s: %lld, %s", rows[i].members, (long long)m.model.layers, m.model.pattern.text);
+        if (rc == OK) assert_int_equal(m.model.head_dim, strstr(rows[i].members, "head_dim") ? 7 : 128);
+        xfree(text);
+    }
+}
+
 /* Gemma 3's angles by type of layer, as newer files have them. */
 static void angles_by_type(void **state)
 {
@@ -298,6 +345,7 @@ int main(void)
         cmocka_unit_test(numbers_count_where_they_are_used),
         cmocka_unit_test(null_is_absent),
         cmocka_unit_test(layers_are_patterns),
+        cmocka_unit_test(hybrids_name_their_layers),
         cmocka_unit_test(angles_by_type),
         cmocka_unit_test(what_is_left_out),
     };

@@ -36,6 +36,12 @@ SPACES = dict(vocab_size=31, hidden_size=15, state_size=7, num_hidden_layers=3, 
               conv_kernel=3, chunk_size=5, layer_norm_epsilon=0.1, hidden_act="silu", use_bias=False,
               use_conv_bias=True, residual_in_fp32=False, tie_word_embeddings=False, bos_token_id=0, eos_token_id=1,
               pad_token_id=None)
+# of NVIDIA's own code the least step is time_step_limit's, of transformers 5 time_step_min: one that says nothing
+HYBRID = dict(vocab_size=31, hidden_size=15, intermediate_size=22, num_attention_heads=4, num_key_value_heads=2, head_dim=5,
+              max_position_embeddings=48, layer_norm_epsilon=0.1, mlp_hidden_act="relu2", mamba_hidden_act="silu",
+              mamba_num_heads=6, mamba_head_dim=5, ssm_state_size=7, conv_kernel=3, chunk_size=5, time_step_min=1e-9,
+              time_step_limit=[0.0, float("inf")], attention_bias=False, mlp_bias=False, attention_dropout=0.0,
+              residual_in_fp32=False, tie_word_embeddings=False, bos_token_id=0, eos_token_id=1, pad_token_id=None)
 MODELS = {
     "llama_bias": ("llama", dict(SIZES, hidden_act="silu", attention_bias=True, mlp_bias=True, head_dim=6,
                                  rope_scaling={"type": "linear", "factor": 2.5})),
@@ -68,6 +74,10 @@ MODELS = {
     "mamba2": ("mamba2", dict(SPACES, n_groups=3, time_step_limit=[0.0, float("inf")])),
     "mamba2_one": ("mamba2", dict(SPACES, n_groups=1, expand=1, num_heads=3, head_dim=5, conv_kernel=4, use_bias=True,
                                   use_conv_bias=False, tie_word_embeddings=True, time_step_limit=[0.2, 1.1])),
+    "nemotron_h": ("nemotron_h", dict(HYBRID, n_groups=3, num_hidden_layers=7, hybrid_override_pattern="M-M*-*M")),
+    "nemotron_h_one": ("nemotron_h", dict(HYBRID, n_groups=1, num_key_value_heads=1, conv_kernel=4, use_bias=True,
+                                          use_conv_bias=False, layers_block_type=[
+                                              "full_attention", "linear_attention", "mlp", "linear_attention"])),
 }
 
 
@@ -145,7 +155,7 @@ class InDouble:
     """State spaces are computed in float32 there, whatever the weights are: not here, where two steps of AdamW tell."""
 
     def __init__(self, kind):
-        self.on = "mamba" in kind
+        self.on = kind in ("mamba2", "nemotron_h")
 
     def __enter__(self):
         self.plain = plain = torch.Tensor.float, torch.Tensor.to

@@ -389,7 +389,13 @@ static inline void build_act(struct kcase *k)
     k->in[0] = kcase_floats(k, t, act_gated(at_act(&k->at)->kind) ? 2 * f : f, 2);
     edit_act(&k->at)->cap = 1.5f;
     k->n_in = 1;
-    bool clamped = at_act(&k->at)->kind == ACT_CLAMPED; /* differences want to be away from where slopes jump */
+    bool squared = at_act(&k->at)->kind == ACT_RELU2;
+    for (int64_t r = 0; squared && r < t; r++) /* differences want to be away from where slopes bend or jump */
+        for (int64_t c = 0; c < f; c++) {
+            double x = view_get(&k->in[0], r, c);
+            if (fabs(x) < 0.05) view_set(&k->in[0], r, c, x < 0 ? x - 0.125 : x + 0.125);
+        }
+    bool clamped = at_act(&k->at)->kind == ACT_CLAMPED;
     for (int64_t r = 0; clamped && r < t; r++)
         for (int64_t c = 0; c < 2 * f; c++) {
             double x = view_get(&k->in[0], r, c);

@@ -138,7 +138,8 @@ static void test_activations(void **state)
     static const struct point quick[] = {{0, 0, 0}, {1, 0, 0.84579577}, {-1, 0, -0.15420423}, {3, 0, 2.98192869}};
     /* of 2: g to 2, u to [-2, 2], g s(1.702 g) (u + 1) */
     static const struct point clamped[] = {{0, 5, 0}, {1, 0, 0.84579577}, {1, -1, 0}, {5, 9, 5.80697587}};
-    static const struct point *const tables[ACT_N] = {gelu, swiglu, by_erf, turns, geglu, cap, quick, clamped};
+    static const struct point relu2[] = {{0, 0, 0}, {1, 0, 1}, {-2, 0, 0}, {1.5, 0, 2.25}};
+    static const struct point *const tables[ACT_N] = {gelu, swiglu, by_erf, turns, geglu, cap, quick, clamped, relu2};
     for (int act = 0; act < ACT_N; act++)
         for (int i = 0; i < 4; i++) {
             struct point p = tables[act][i];

@@ -12,9 +12,10 @@
 #include "sanitized.h"
 #include "scratch.h"
 
-static const char *const models[] = {"llama_bias", "llama_dynamic", "llama_yarn", "mistral",   "qwen2",  "qwen3",
-                                     "qwen3_moe",  "smollm3",       "olmo2",      "phi3",      "gemma2", "gemma3",
-                                     "gpt_oss",    "gpt_oss_mxfp4", "mamba2",     "mamba2_one"};
+static const char *const models[] = {"llama_bias", "llama_dynamic", "llama_yarn",    "mistral",       "qwen2",
+                                     "qwen3",      "qwen3_moe",     "smollm3",       "olmo2",         "phi3",
+                                     "gemma2",     "gemma3",        "gpt_oss",       "gpt_oss_mxfp4", "mamba2",
+                                     "mamba2_one", "nemotron_h",    "nemotron_h_one"};
 enum { N_MODELS = sizeof models / sizeof *models, B = 2, S = 19, T = B * S, PROMPT = 7 };
 
 struct golden_case {
@@ -84,30 +85,33 @@ static struct engine *engine_of(const struct golden_case *c, struct device *d, c
     return g;
 }
 
+static void ten_steps(const char *name, const char *kernels)
+{
+    struct golden_case c;
+    struct device *d;
+    struct engine_report r;
+    struct err e = {0};
+    open_case(&c, name);
+    assert_int_equal(device_cpu_new(&d, 1, &e), OK);
+    struct engine *g = engine_of(&c, d, kernels);
+    struct engine_batch b = {.tokens = c.tokens, .targets = c.targets, .positions = c.positions, .n = B};
+    b.n_trained = json_int(json_get(c.root, "trained"), -1);
+    for (int s = 0; s < 10; s++) {
+        assert_true(engine_step(g, &b, s, 1e-3, &r));
+        near(&c, r.loss, json_real(json_at(json_get(c.root, "losses"), (size_t)s), NAN), 1e-6, "loss", s);
+        near(&c, r.grad_norm, json_real(json_at(json_get(c.root, "grad_norms"), (size_t)s), NAN), 2e-5, "norm", s);
+    }
+    engine_evaluate(g, &b, &r);
+    near(&c, r.loss, json_real(json_at(json_get(c.root, "losses"), 10), NAN), 1e-6, "loss", 10);
+    engine_free(g);
+    device_free(d);
+    close_case(&c);
+}
+
 static void test_ten_steps(void **state)
 {
     (void)state;
-    for (int k = 0; k<2 * N_MODELS; k += CASE_STRIDE> 1 ? 3 : 1) {
-        struct golden_case c;
-        struct device *d;
-        struct engine_report r;
-        struct err e = {0};
-        open_case(&c, models[k / 2]);
-        assert_int_equal(device_cpu_new(&d, 1, &e), OK);
-        struct engine *g = engine_of(&c, d, k % 2 ? "auto" : "ref");
-        struct engine_batch b = {.tokens = c.tokens, .targets = c.targets, .positions = c.positions, .n = B};
-        b.n_trained = json_int(json_get(c.root, "trained"), -1);
-        for (int s = 0; s < 10; s++) {
-            assert_true(engine_step(g, &b, s, 1e-3, &r));
-            near(&c, r.loss, json_real(json_at(json_get(c.root, "losses"), (size_t)s), NAN), 1e-6, "loss", s);
-            near(&c, r.grad_norm, json_real(json_at(json_get(c.root, "grad_norms"), (size_t)s), NAN), 2e-5, "norm", s);
-        }
-        engine_evaluate(g, &b, &r);
-        near(&c, r.loss, json_real(json_at(json_get(c.root, "losses"), 10), NAN), 1e-6, "loss", 10);
-        engine_free(g);
-        device_free(d);
-        close_case(&c);
-    }
+    for (int k = 0; k<2 * N_MODELS; k += CASE_STRIDE> 1 ? 3 : 1) ten_steps(models[k / 2], k % 2 ? "auto" : "ref");
 }
 
 static int32_t largest(const float *v, int64_t n)

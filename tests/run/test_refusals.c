@@ -20,6 +20,9 @@
     DENSE "model.family=deepseek model.moe.experts=4 model.moe.bias=true model.mla.kv_rank=4 model.mla.nope_dim=4 "    \
           "model.mla.rope_dim=2 model.mla.value_dim=4 "
 #define EXACT DENSE "numerics.exact_order=true "
+#define HYBRID                                                                                                         \
+    "model.family=nemotron_h model.hidden=32 model.heads=4 model.seq_len=8 batch.global=8 batch.micro=1 "              \
+    "model.ssm.heads=6 model.ssm.groups=3 model.ssm.head_dim=4 model.ssm.state=4 "
 #define PIPE "parallel.schedule="
 #define SERVERS DENSE "parallel.servers=1 "
 #define LAYERS DENSE "precision.layers="
@@ -65,6 +68,13 @@ static const struct refusal refusals[] = {
     {DENSE "parallel.cp=4 parallel.cp_algorithm=two_level parallel.cp_inner=3", 4, "parallel.cp_inner", "nearest that does is 2", "parallel.cp_inner=2", 0},
     {DENSE "parallel.cp=6 parallel.cp_algorithm=two_level parallel.cp_inner=9", 6, "parallel.cp_inner", "nearest that does is 6", "parallel.cp_inner=6", 0},
     {DENSE "parallel.cp=2048 parallel.cp_algorithm=all_to_all model.seq_len=4096", 2048, "parallel.cp_algorithm", "at most 1024", "parallel.cp_algorithm=two_level", 0},
+    /* hybrids */
+    {HYBRID "model.pattern=M-M* model.layers=3", 1, "model.layers", "model.pattern names 4 layers", "model.layers=4", 0},
+    {HYBRID "model.pattern=M-M* model.layers=3", 1, "model.layers", "or choose 4", "model.layers=7", 0},
+    {HYBRID "model.pattern=-*", 1, "model.pattern", "no state space", "model.pattern=-*M", 0},
+    {HYBRID "parallel.tp=4", 4, "parallel.tp", "4 ranks share out 3 groups", "parallel.tp=2", 0},
+    {HYBRID "model.kv_heads=3", 1, "model.kv_heads", "nearest that does is 2", "model.kv_heads=2", 0},
+    {HYBRID "parallel.cp=2 model.document_mask=true parallel.cp_balance=area", 2, "parallel.cp_balance", "a state goes on", "parallel.cp_balance=auto", 0},
     /* experts */
     {EXPERTS "parallel.ep=3", 4, "parallel.ep", "nearest ep that does is 2", "parallel.ep=2", 0},
     {EXPERTS "parallel.ep=8", 8, "parallel.ep", "5 experts; the nearest ep that fits is 4", "parallel.ep=4", 0},

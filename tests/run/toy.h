@@ -92,7 +92,11 @@ static inline struct model_config toy_model(enum model_family family)
                                           .norm_before = true,
                                           .images = 2,
                                           .token = 1};
-    if (family == MODEL_MAMBA2)
+    if (family == MODEL_NEMOTRON_H) { /* one layer of each kind */
+        m.pattern = (struct layer_pattern){.text = "M*-"};
+        m.layers = 3;
+    }
+    if (family == MODEL_MAMBA2 || family == MODEL_NEMOTRON_H)
         m.ssm = (struct ssm_config){.heads = 6, .head_dim = 5, .state = 7, .groups = 3, .conv = 4, .conv_bias = true};
     if (family != MODEL_DEEPSEEK) return m;
     m.moe = (struct moe_config){.experts = 6,

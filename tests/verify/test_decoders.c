@@ -54,6 +54,15 @@ static const struct {
      {SPACES, "model.ssm.heads=3", "model.ssm.groups=1", "model.document_mask=true", "model.ssm.bias=true"}},
     {VERIFY_TP | VERIFY_DP | VERIFY_PP,
      {SPACES, "model.ssm.heads=6", "model.ssm.groups=3", "model.ssm.step_most=0.05"}},
+#define HYBRID                                                                                                         \
+    "model.family=nemotron_h", "model.hidden=12", "model.ffn=20", "model.head_dim=5", "model.seq_len=7",               \
+        "batch.global=3", "optimizer.eps=1e-4", "model.ssm.head_dim=4", "model.ssm.state=5", "model.ssm.conv=4"
+    {VERIFY_TP | VERIFY_CP, /* states cross ranks beside the ring, documents end in both; one key head for all ranks */
+     {HYBRID, "model.pattern=*M-M", "model.layers=4", "model.heads=3", "model.kv_heads=1", "model.ssm.heads=3",
+      "model.ssm.groups=1", "model.document_mask=true"}},
+    {VERIFY_PP | VERIFY_DP, /* stages of unlike layers */
+     {HYBRID, "model.pattern=M-*", "model.layers=4", "model.heads=4", "model.kv_heads=2", "model.ssm.heads=6",
+      "model.ssm.groups=3", "model.ssm.bias=true"}},
 };
 
 static void test_equal_one_rank(void **state)

@@ -73,6 +73,12 @@ VEC_INLINE vf tanh_of(vf x)
     return l.s - l.rest;
 }
 
+VEC_INLINE vf squared_above_0(vf x)
+{
+    vf y = vf_pick(vf_gt(vf_zero(), x), vf_zero(), x); /* NaN passes */
+    return y * y;
+}
+
 /* Of ACT_CLAMPED: gate at most the limit, up within it. */
 struct clamped {
     vf gate, up;
@@ -109,6 +115,7 @@ VEC_INLINE vf act_value(enum act_kind kind, vf a, float cap)
     if (kind == ACT_GELU_ERF) return a * normal_at(a).below;
     if (kind == ACT_GELU_QUICK) return a * logistic(vf_set(ACT_CLAMPED_SLOPE) * a).s;
     if (kind == ACT_TANH) return tanh_of(a);
+    if (kind == ACT_RELU2) return squared_above_0(a);
     if (kind == ACT_CAP) return vf_set(cap) * v_tanh(a * vf_set(1.0f / cap));
     return gelu(a);
 }
@@ -120,6 +127,7 @@ VEC_INLINE vf act_slope(enum act_kind kind, vf a, float cap)
         struct logistic l = logistic(z);
         return l.s * vf_fma(z, l.rest, vf_set(1.0f));
     }
+    if (kind == ACT_RELU2) return vf_pick(vf_gt(vf_zero(), a), vf_zero(), a + a);
     if (kind == ACT_TANH) {
         struct logistic l = logistic(a + a);
         return vf_set(4.0f) * l.s * l.rest;
@@ -159,6 +167,7 @@ VEC_INLINE void act_fwd_kind(const struct kernel_call *c, int64_t lo, int64_t hi
         case ACT_GELU_QUICK: call(__VA_ARGS__, ACT_GELU_QUICK); break;                                                 \
         case ACT_TANH: call(__VA_ARGS__, ACT_TANH); break;                                                             \
         case ACT_CAP: call(__VA_ARGS__, ACT_CAP); break;                                                               \
+        case ACT_RELU2: call(__VA_ARGS__, ACT_RELU2); break;                                                           \
         case ACT_CLAMPED: call(__VA_ARGS__, ACT_CLAMPED); break;                                                       \
         default: call(__VA_ARGS__, ACT_GELU);                                                                          \
         }                                                                                                              \

@@ -53,6 +53,8 @@ const struct kernel_family kernel_family_cpu = {
         [OP_MLA_KV] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_TRIM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_JOIN] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_CONV] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
+        [OP_GATED_NORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_SCAN] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_SCAN_END] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_SCAN_CACHED] = {[KERNEL_FWD] = VEC},

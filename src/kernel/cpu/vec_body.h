@@ -7,8 +7,10 @@
 #include "kernel/cpu/act_body.h"
 #include "kernel/cpu/add_body.h"
 #include "kernel/cpu/build.h"
+#include "kernel/cpu/conv_body.h"
 #include "kernel/cpu/embed_body.h"
 #include "kernel/cpu/experts_body.h"
+#include "kernel/cpu/gate_body.h"
 #include "kernel/cpu/norm_body.h"
 #include "kernel/cpu/rotary_body.h"
 #include "kernel/cpu/scan_bwd_body.h"
@@ -27,6 +29,9 @@ static bool accepts_main(const struct kernel_call *c)
 
 /* No head is here: ref's. */
 static bool accepts_heads(const struct kernel_call *c) { return at_norm(&c->at)->heads > 0 && accepts_main(c); }
+
+/* Taps and their sums are floats, whatever x is. */
+static bool accepts_conv(const struct kernel_call *c) { return v_takes(c->in[0].dtype) && c->in[1].n[1] <= CONV_MOST; }
 
 static bool accepts_scan(const struct kernel_call *c) { return at_scan(&c->at)->heads > 0 && v_takes(c->in[0].dtype); }
 
@@ -81,6 +86,13 @@ static bool accepts_squares(const struct kernel_call *c) { return v_takes(c->in[
                                         [KERNEL_BWD_W] = {expert_bias_bwd_w, NULL, accepts_main, words, NULL, NULL}},  \
                     [OP_MLA_KV] = {[KERNEL_FWD] = {mla_kv_fwd, NULL, accepts_main, words, NULL, NULL},                 \
                                    [KERNEL_BWD_IN] = {mla_kv_bwd, NULL, accepts_main, words, NULL, NULL}},             \
+                    [OP_CONV] = {[KERNEL_FWD] = {conv_fwd, conv_scratch, accepts_conv, words, NULL, NULL},             \
+                                 [KERNEL_BWD_IN] = {conv_bwd_in, conv_scratch, accepts_conv, words, NULL, NULL},       \
+                                 [KERNEL_BWD_W] = {conv_bwd_w, conv_scratch, accepts_conv, words, NULL, NULL}},        \
+                    [OP_GATED_NORM] = {[KERNEL_FWD] = {gated_norm_fwd, NULL, accepts_heads, words, NULL, NULL},        \
+                                       [KERNEL_BWD_IN] = {gated_norm_bwd_in, NULL, accepts_heads, words, NULL, NULL},  \
+                                       [KERNEL_BWD_W] = {gated_norm_bwd_w, gated_norm_bwd_w_scratch, accepts_heads,    \
+                                                         words, NULL, NULL}},                                          \
                     [OP_SCAN] = {[KERNEL_FWD] = {scan_fwd, scan_fwd_scratch, accepts_scan, words ", f32 panels", NULL, \
                                                  NULL},                                                                \
                                  [KERNEL_BWD_IN] = {scan_bwd, scan_bwd_scratch, accepts_scan,                          \

@@ -93,6 +93,12 @@ static struct tangent gelu_quick(double x)
     return (struct tangent){x * s, s * (1 + k * x * (1 - s))};
 }
 
+static struct tangent relu_squared(double x)
+{
+    double y = fmax(x, 0);
+    return x == x ? (struct tangent){y * y, 2 * y} : (struct tangent){x, x}; /* fmax would drop a NaN */
+}
+
 /* gpt-oss: the gate from above, up from both sides; a slope of 0 beyond. */
 static struct tangent clamped_gate(double g, double limit)
 {
@@ -116,6 +122,7 @@ static struct tangent act_of(const struct kernel_call *c, double x)
     case ACT_TANH: return soft_cap(x, 1);
     case ACT_CAP: return soft_cap(x, (double)at->cap);
     case ACT_CLAMPED: return clamped_gate(x, (double)at->cap);
+    case ACT_RELU2: return relu_squared(x);
     default: return gelu(x);
     }
 }
