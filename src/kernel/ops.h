@@ -43,6 +43,11 @@ cost_fn flops_conv, flops_times, flops_scan, flops_gated_norm;
 rule_fn rule_conv, rule_times, rule_scan, rule_scan_end, rule_gated_norm, rule_conv_cached, rule_scan_cached,
     rule_tails, rule_halo;
 
+/* Of encoder and decoder: ops_biased.c. */
+infer_fn infer_pick, infer_distances, infer_attention_biased;
+cost_fn flops_attention_biased;
+rule_fn rule_pick, rule_distances, rule_attention_biased;
+
 /* Of what lowering puts in: ops_lowered.c, ops_parts.c. */
 infer_fn infer_amax, infer_quantise, infer_linear_scaled, infer_amax_parts, infer_quantise_parts, infer_grouped_scaled;
 cost_fn flops_linear_scaled, flops_grouped_scaled;

@@ -33,7 +33,8 @@ enum {
     B = 1 << HF_BERT,
     MB = 1 << HF_MAMBA2,
     LV = 1 << HF_LLAVA,
-    TEXTS = G | R | B | MB,
+    T = 1 << HF_T5,
+    TEXTS = G | R | B | MB | T,
     ALL = TEXTS | V | LV
 };
 

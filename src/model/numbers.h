@@ -20,7 +20,8 @@
 #include "layout/packing.h"
 #include "model/layer_pattern.h"
 
-/* Those after bert are llama with other defaults (family_defaults.c), but for mamba2; llava sees pictures, too. */
+/* Those after bert are llama with other defaults (family_defaults.c), but for mamba2 and t5; llava sees pictures, too.
+ */
 enum model_family {
     MODEL_GPT2,
     MODEL_LLAMA,
@@ -40,11 +41,12 @@ enum model_family {
     MODEL_GPT_OSS,
     MODEL_MAMBA2,
     MODEL_LLAVA,
+    MODEL_T5,
     MODEL_N
 };
 #define MODEL_FAMILIES                                                                                                 \
     "gpt2|llama|mixtral|deepseek|vit|bert|mistral|qwen2|qwen3|qwen3_moe|smollm3|olmo2|phi3|gemma2|gemma3|gpt_oss|"     \
-    "mamba2|llava"
+    "mamba2|llava|t5"
 /* Hugging Face's, by their model_type. */
 enum hf_family {
     HF_GPT2,
@@ -66,6 +68,7 @@ enum hf_family {
     HF_GPT_OSS,
     HF_MAMBA2,
     HF_LLAVA,
+    HF_T5,
     HF_N
 };
 
@@ -73,6 +76,7 @@ enum rope_kind { ROPE_LLAMA3, ROPE_LINEAR, ROPE_DYNAMIC }; /* words of rope_scal
 enum { MTP_DEPTH_MOST = 8 };                               /* of mtp.depth's range */
 enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
 enum norm_place { NORM_BEFORE, NORM_AFTER, NORM_BOTH };
+enum feed_forward_kind { FEED_FORWARD_RELU, FEED_FORWARD_GATED };
 enum gate_kind { GATE_SILU, GATE_GELU_TANH, GATE_SWISH };
 
 enum moe_aux_scope {
@@ -114,10 +118,19 @@ struct model_config {
 static inline bool model_sees(const struct model_config *c) { return c->family == MODEL_VIT; }
 /* Whether texts have pictures in them (nn/vision.c). */
 static inline bool model_looks(const struct model_config *c) { return c->family == MODEL_LLAVA; }
-/* Whether a place sees those after it, too: such a model predicts no next token, and writes nothing. */
-static inline bool model_both_ways(const struct model_config *c) { return model_sees(c) || c->family == MODEL_BERT; }
+/* Whether there are an encoder and a decoder (nn/t5.c): a sample is what the one reads, then what the other does. */
+static inline bool model_pairs(const struct model_config *c) { return c->family == MODEL_T5; }
+/* Whether a place sees those after it, too: such a model predicts no next token of a text that it is given, and writes
+ * nothing here. */
+static inline bool model_both_ways(const struct model_config *c)
+{
+    return model_sees(c) || c->family == MODEL_BERT || model_pairs(c);
+}
 /* Whether it tells classes, of pictures or of texts: a target is one of model.classes. */
-static inline bool model_tells(const struct model_config *c) { return model_both_ways(c) && c->classes > 0; }
+static inline bool model_tells(const struct model_config *c)
+{
+    return model_both_ways(c) && !model_pairs(c) && c->classes > 0;
+}
 /* Whether what it is trained to tell are tokens of its input that were hidden from it. */
 static inline bool model_unmasks(const struct model_config *c) { return c->family == MODEL_BERT && !c->classes; }
 /* Whether layers are state spaces (nn/mamba.c). */
@@ -201,6 +214,7 @@ enum number_need {
     NEED_TOWER,
     NEED_CLASSES,
     NEED_SEGMENTS,
+    NEED_PAIRS,
     NEED_ATTENTION,
     NEED_SCAN
 };
@@ -237,7 +251,7 @@ struct spelling {
     double otherwise;
 };
 
-enum { NUMBER_SPELLINGS = 6 };
+enum { NUMBER_SPELLINGS = 8 };
 struct number {
     struct conf_row row; /* path of the config key; offset in struct model_config */
     enum number_role role;
