@@ -23,7 +23,10 @@
 
 #define CONFIG_LIMIT ((size_t)16 << 20)
 #define SIZE_LIMIT ((int64_t)1 << 31)
-enum { MAMBA_POSITIONS = 1 << 20 }; /* a state is as large after any text: the longest that a run takes by itself */
+enum {
+    MAMBA_POSITIONS = 1 << 20
+}; /* a state is as large after any text, and T5's distances have a bucket each: the
+      longest that a run takes by itself */
 #define BERT_UNMASKS "BertForMaskedLM"
 #define BERT_TELLS "BertForSequenceClassification"
 
@@ -55,6 +58,7 @@ static const struct hf_row {
     [HF_MAMBA2] = {"mamba2", "Mamba2ForCausalLM", MODEL_MAMBA2},
     [HF_LLAVA] = {"llava", "LlavaForConditionalGeneration", MODEL_LLAVA},
     [HF_NEMOTRON_H] = {"nemotron_h", "NemotronHForCausalLM", MODEL_NEMOTRON_H},
+    [HF_T5] = {"t5", "T5ForConditionalGeneration", MODEL_T5},
 };
 
 const char *hf_family_name(enum hf_family f)
@@ -338,6 +342,27 @@ static int settle_bert(struct hf_model *m, const struct json *config, const stru
     return OK;
 }
 
+/* Their layers are each stack's: the decoder's are as many as the encoder's where nothing is said. Any length of text
+ * will do. */
+static int settle_t5(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                     struct err *e)
+{
+    struct model_config *c = &m->model;
+    const struct json *said = json_get(config, "num_decoder_layers");
+    int64_t decoder = c->encoder_layers;
+    (void)ignore; /* no nested keys here */
+    if (said && json_kind(said) != JSON_NULL) {
+        int rc = json_need_int(config, "num_decoder_layers", 1, 10000, &decoder, what, e);
+        if (rc) return rc;
+    }
+    c->layers = c->encoder_layers + decoder;
+    if (c->layers > 10000)
+        return err_set(e, ERR_REQUEST, "%s: num_decoder_layers: with num_layers more than 10000 layers", what);
+    c->kv_heads = c->heads;
+    c->max_positions = MAMBA_POSITIONS;
+    return OK;
+}
+
 /* Two limits of steps; no number that is finite: there is none. */
 static int read_steps(struct ssm_config *s, const struct json *config, const char *what, struct err *e)
 {
@@ -413,11 +438,15 @@ int hf_text_read(struct hf_model *m, const struct json *config, const struct hf_
                  struct err *e)
 {
     static int (*const settle[MODEL_N])(struct hf_model *, const struct json *, const struct hf_ignore *, const char *,
-                                        struct err *) =
-        {[MODEL_GPT2] = settle_gpt2,         [MODEL_MIXTRAL] = settle_mixtral,
-         [MODEL_DEEPSEEK] = settle_deepseek, [MODEL_GPT_OSS] = settle_gpt_oss,
-         [MODEL_VIT] = settle_vit,           [MODEL_BERT] = settle_bert,
-         [MODEL_MAMBA2] = settle_mamba2,     [MODEL_NEMOTRON_H] = settle_nemotron_h};
+                                        struct err *) = {[MODEL_GPT2] = settle_gpt2,
+                                                         [MODEL_MIXTRAL] = settle_mixtral,
+                                                         [MODEL_DEEPSEEK] = settle_deepseek,
+                                                         [MODEL_GPT_OSS] = settle_gpt_oss,
+                                                         [MODEL_VIT] = settle_vit,
+                                                         [MODEL_BERT] = settle_bert,
+                                                         [MODEL_MAMBA2] = settle_mamba2,
+                                                         [MODEL_NEMOTRON_H] = settle_nemotron_h,
+                                                         [MODEL_T5] = settle_t5};
     unsigned in = 1u << m->family;
     int rc = hf_keys_check(m->family, config, ignore, what, e);
     if (rc == OK) rc = hf_numbers_read(&m->model, model_numbers, config, in, what, e);
@@ -510,6 +539,14 @@ static void put_expand(struct json_out *o, const struct hf_put *p)
     else json_put_int(o, p->key, inner / c->hidden);
 }
 
+static void put_decoder_layers(struct json_out *o, const struct hf_put *p)
+{
+    const struct model_config *c = p->of;
+    json_put_int(o, p->key, c->layers - c->encoder_layers);
+}
+
+static void put_start(struct json_out *o, const struct hf_put *p) { json_put_int(o, p->key, 0); }
+
 static void put_method(struct json_out *o, const struct hf_put *p)
 {
     const struct moe_config *x = &((const struct model_config *)p->of)->moe;
@@ -555,9 +592,8 @@ int hf_config_expressible(const struct hf_model *m, struct err *e)
     if (m->family == HF_NEMOTRON_H && m->model.tie_embeddings)
         return err_set(e, ERR_REQUEST,
                        "nemotron_h: their code has an output matrix of its own, whatever tie_word_embeddings says, "
-                       "this "
-                       "model has none (model.tie_embeddings)");
-    if (model_both_ways(&m->model) && m->model.head_dim * m->model.heads != m->model.hidden)
+                       "this model has none (model.tie_embeddings)");
+    if (model_both_ways(&m->model) && !model_pairs(&m->model) && m->model.head_dim * m->model.heads != m->model.hidden)
         return err_set(e, ERR_REQUEST,
                        "%s: their code has heads of hidden / heads columns, this model of %lld (model.head_dim)",
                        hf_family_name(m->family), (long long)m->model.head_dim);
@@ -615,6 +651,11 @@ void hf_config_put_as(struct json_out *o, const char *key, const struct hf_model
     bool writes = !model_both_ways(&m->model), told = m->family == HF_BERT && m->model.classes;
     hf_layers_add(&puts, m);
     hf_own_add(&puts, m);
+    if (m->family == HF_T5) {
+        hf_puts_add(&puts, (struct hf_put){41, "num_decoder_layers", put_decoder_layers, &theirs, NULL});
+        hf_puts_add(&puts, (struct hf_put){1000, "decoder_start_token_id", put_start, &theirs, NULL});
+        hf_puts_add(&puts, (struct hf_put){1001, "pad_token_id", put_start, &theirs, NULL});
+    }
     if (m->family == HF_MAMBA2) hf_puts_add(&puts, (struct hf_put){51, "expand", put_expand, &theirs, NULL});
     if (model_scans(&m->model) && (m->model.ssm.step_least > 0 || m->model.ssm.step_most > 0))
         hf_puts_add(&puts,
@@ -631,7 +672,7 @@ void hf_config_put_as(struct json_out *o, const char *key, const struct hf_model
     json_end_array(o);
     json_put_string(o, "model_type", type);
     hf_puts_write(&puts, o);
-    if (writes) put_ids(o, m);
+    if (writes || m->family == HF_T5) put_ids(o, m);
     json_put_string(o, "torch_dtype", torch_dtype(dtype));
     if (writes) json_put_bool(o, "use_cache", true);
     json_end_object(o);

@@ -45,7 +45,7 @@ static const struct key keys[] = {
     {"id2label", V | B, READ, NULL, 0}, /* how many there are */
 
     {"position_embedding_type", B, TEXT, "absolute", 18},
-    {"is_decoder", B, FALSE_, NULL, 0},
+    {"is_decoder", B | T, FALSE_, NULL, 0},
     {"classifier_dropout", B, HARMLESS, NULL, 0},
     {"directionality", B, HARMLESS, NULL, 0}, /* what the files of some carry along; nothing reads them */
     {"pooler_fc_size", B, HARMLESS, NULL, 0},
@@ -53,6 +53,17 @@ static const struct key keys[] = {
     {"pooler_num_fc_layers", B, HARMLESS, NULL, 0},
     {"pooler_size_per_head", B, HARMLESS, NULL, 0},
     {"pooler_type", B, HARMLESS, NULL, 0},
+
+    {"num_decoder_layers", T, READ, NULL, 0},
+    {"is_encoder_decoder", T, TRUE_, NULL, 22},
+    {"is_gated_act", T, HARMLESS, NULL, 0}, /* what the kind of these layers says */
+    {"dense_act_fn", T, HARMLESS, NULL, 0},
+    {"initializer_factor", T, HARMLESS, NULL, 0},
+    {"classifier_dropout", T, HARMLESS, NULL, 0},
+    {"decoder_start_token_id", T, HARMLESS, NULL, 0}, /* data.spans.start says what is trained */
+    {"n_positions", T, HARMLESS, NULL, 0},            /* nothing reads it */
+    {"output_past", T, HARMLESS, NULL, 0},
+    {"scale_decoder_outputs", T, HARMLESS, NULL, 0}, /* newer files: what tie_word_embeddings says */
 
     {"encoder_stride", V, HARMLESS, NULL, 0},     /* of a head that draws pictures */
     {"pooler_output_size", V, HARMLESS, NULL, 0}, /* of a head that classifiers leave out */

@@ -7,10 +7,10 @@
  * positions, D hidden, F ffn, f twice that, A head size,
  * Q = heads x A, K = kv heads x A, i = Q + K, j = Q + 2 K; E experts, X ffn of an expert, S of the
  * shared ones; a and c the short vectors of queries and of keys and values, r rotated columns, B = heads x (nope +
- * value), O = heads x value; C classes, h channels, p the rows of a patch, U its values, G = 2 D, 1 one; of state
- * spaces H heads, I = g x head size, N = groups x state, t taps, d = 2 I, n = d + N, w = n + N, m = I + N, x = m + N, Z
- * = w + g. `part` numbers the pieces of one fused tensor of theirs, which all have the same first size, unless `before`
- * and `whole` say where the piece begins and how long the tensor is.
+ * value), O = heads x value; C classes, b buckets, h channels, p the rows of a patch, U its values, G = 2 D, 1 one; of
+ * state spaces H heads, I = g x head size, N = groups x state, t taps, d = 2 I, n = d + N, w = n + N, m = I + N, x = m
+ * + N, Z = w + g. `part` numbers the pieces of one fused tensor of theirs, which all have the same first size, unless
+ * `before` and `whole` say where the piece begins and how long the tensor is.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,8 @@ struct row {
     char when;       /* 0: always; q, n: with, without a short query; b: with a bias of choice; s: with shared experts;
                         v: with biases of queries, keys and values, a: of attention in a decoder, o: of its output, m:
                         of the feed-forward layer; z, y: of a state space's products, of its convolution; h, H: with
-                        norms of each head, of all heads; u, l: of an encoder that tells masked tokens, labels */
+                        norms of each head, of all heads; G, U: of t5, with gated feed-forward layers,
+                        with others; u, l: of an encoder that tells masked tokens, labels */
     char before, whole;
     char file[4]; /* theirs where it has other dims in the file; none: the same */
     int stack;    /* > 0: theirs has all experts, one after the other, each transposed; the columns of so many of ours
@@ -324,6 +325,46 @@ static const struct row bert_last[] = {
     END,
 };
 
+#define T5_OWN(our, their)                                                                                             \
+    PLAIN(our ".norm1.weight", their ".layer.0.layer_norm.weight", 'D', 0),                                            \
+        PLAIN(our ".attn.q.weight", their ".layer.0.SelfAttention.q.weight", 'Q', 'D'),                                \
+        PLAIN(our ".attn.k.weight", their ".layer.0.SelfAttention.k.weight", 'Q', 'D'),                                \
+        PLAIN(our ".attn.v.weight", their ".layer.0.SelfAttention.v.weight", 'Q', 'D'),                                \
+        PLAIN(our ".attn.o.weight", their ".layer.0.SelfAttention.o.weight", 'D', 'Q')
+#define T5_MLP(our, their)                                                                                             \
+    PLAIN(our ".norm2.weight", their ".layer_norm.weight", 'D', 0),                                                    \
+        WHEN('G', our ".mlp.gate.weight", their ".DenseReluDense.wi_0.weight", 'F', 'D'),                              \
+        WHEN('G', our ".mlp.up.weight", their ".DenseReluDense.wi_1.weight", 'F', 'D'),                                \
+        WHEN('U', our ".mlp.up.weight", their ".DenseReluDense.wi.weight", 'F', 'D'),                                  \
+        PLAIN(our ".mlp.down.weight", their ".DenseReluDense.wo.weight", 'D', 'F')
+static const struct row t5_first[] = {
+    PLAIN("embed.token", "shared.weight", 'V', 'D'),
+    PLAIN("embed.encoder_bias", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", 'b', 'H'),
+    PLAIN("embed.decoder_bias", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", 'b', 'H'),
+    PLAIN("encoder_norm.weight", "encoder.final_layer_norm.weight", 'D', 0),
+    END,
+};
+static const struct row t5_encoder[] = {
+    T5_OWN("encoder.%d", "encoder.block.%d"),
+    T5_MLP("encoder.%d", "encoder.block.%d.layer.1"),
+    END,
+};
+static const struct row t5_decoder[] = {
+    T5_OWN("layers.%d", "decoder.block.%d"),
+    PLAIN("layers.%d.norm_cross.weight", "decoder.block.%d.layer.1.layer_norm.weight", 'D', 0),
+    PLAIN("layers.%d.cross.q.weight", "decoder.block.%d.layer.1.EncDecAttention.q.weight", 'Q', 'D'),
+    PLAIN("layers.%d.cross.k.weight", "decoder.block.%d.layer.1.EncDecAttention.k.weight", 'Q', 'D'),
+    PLAIN("layers.%d.cross.v.weight", "decoder.block.%d.layer.1.EncDecAttention.v.weight", 'Q', 'D'),
+    PLAIN("layers.%d.cross.o.weight", "decoder.block.%d.layer.1.EncDecAttention.o.weight", 'D', 'Q'),
+    T5_MLP("layers.%d", "decoder.block.%d.layer.2"),
+    END,
+};
+static const struct row t5_last[] = {
+    PLAIN("norm.weight", "decoder.final_layer_norm.weight", 'D', 0),
+    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}, 0},
+    END,
+};
+
 /* Their names in files of transformers 4; hf_read.c knows newer ones. All but the text's layers stand with their whole
  * names. */
 #define TOWER "vision_tower.vision_model."
@@ -459,7 +500,7 @@ static const struct family_names {
     struct run dense[LAYER_RUNS], moe[LAYER_RUNS];
     const char *prefix;
     const char *ignored[5];  /* endings of tensors that are no parameters */
-    const struct row *tower; /* of each layer of a tower, behind `first`; NULL: it has none */
+    const struct row *tower; /* of each layer of a tower, or of an encoder, behind `first`; NULL: there is none */
 } families[HF_N] = {
     /* clang-format off */
     [HF_GPT2] = {gpt2_first, gpt2_last, {{gpt2_layer, false}}, {{NULL, false}}, "transformer.",
@@ -494,6 +535,10 @@ static const struct family_names {
     [HF_DEEPSEEK_V3] = DEEPSEEK,
     [HF_LLAVA] = {llava_first, llava_last, {{decoder_attention, false}, {decoder_mlp, false}}, {{NULL, false}},
                   "language_model.model.", {".rotary_emb.inv_freq", ".position_ids", NULL}, llava_tower},
+    /* Tables that are the shared one under other names; and between the stacks a bias of early files that is never read. */
+    [HF_T5] = {t5_first, t5_last, {{t5_decoder, false}}, {{NULL, false}}, "",
+               {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", NULL}, t5_encoder},
     [HF_VIT] = {vit_first, vit_last, {{vit_layer, false}}, {{NULL, false}}, "vit.", {NULL}},
     [HF_MAMBA2] = {mamba2_first, mamba2_last, {{mamba2_layer, false}}, {{NULL, false}}, "backbone.", {NULL}},
     [HF_NEMOTRON_H] = {mamba2_first, mamba2_last, {{NULL, false}}, {{NULL, false}}, "backbone.", {NULL}}, /* of_kind */
@@ -521,6 +566,8 @@ static bool is_there(const struct hf_model *m, const struct row *r)
     case 'S': return m->model.attn.sinks;
     case 'h': return m->model.attn.qk_norm == QK_NORM_HEAD;
     case 'H': return m->model.attn.qk_norm == QK_NORM_ALL;
+    case 'G': return m->model.feed_forward == FEED_FORWARD_GATED;
+    case 'U': return m->model.feed_forward == FEED_FORWARD_RELU;
     case 'z': return m->model.ssm.bias;
     case 'y': return m->model.ssm.conv_bias;
     case 'c': return m->model.vision.class_place;
@@ -566,16 +613,24 @@ static int64_t count_layer(const struct hf_model *m, int64_t layer)
 static int64_t count_tower(const struct hf_model *m)
 {
     const struct row *r = families[m->family].tower;
-    return r ? count_rows(m, r) * m->model.vision.layers : 0;
+    int64_t layers = model_pairs(&m->model) ? m->model.encoder_layers : m->model.vision.layers;
+    return r ? count_rows(m, r) * layers : 0;
+}
+
+/* Layers that are named one after the other: of encoder and decoder, the decoder's. */
+static int64_t stack_layers(const struct hf_model *m)
+{
+    return m->model.layers - (model_pairs(&m->model) ? m->model.encoder_layers : 0);
 }
 
 int64_t hf_n_params(const struct hf_model *m)
 {
     int64_t n = count_tower(m) + count_rows(m, families[m->family].first) + count_rows(m, families[m->family].last),
-            of[LAYER_KINDS][2] = {{0}};
-    for (int64_t l = 0; l < m->model.layers; l++) { /* a layer has experts or has none, and is of a kind */
+            of[LAYER_KINDS][2];
+    for (int k = 0; k < LAYER_KINDS; k++) of[k][0] = of[k][1] = -1;
+    for (int64_t l = 0; l < stack_layers(m); l++) { /* a layer has experts or has none, and is of a kind */
         int64_t *each = &of[model_layer_kind(&m->model, l)][model_layer_is_moe(&m->model, l)];
-        if (!*each) *each = count_layer(m, l);
+        if (*each < 0) *each = count_layer(m, l);
         n += *each;
     }
     for (int64_t l = m->model.layers; l < model_blocks(&m->model); l++) n += count_layer(m, l);
@@ -614,6 +669,7 @@ static int64_t size_of(const struct hf_model *m, char letter)
     case 'p': return m->model.patch_size;
     case 'U': return m->model.channels * m->model.patch_size * m->model.patch_size;
     case 'Y': return m->model.types;
+    case 'b': return m->model.buckets;
     case 'g': return s->heads;
     case 't': return s->conv;
     case 'I': return inner;
@@ -678,7 +734,7 @@ static struct counted_row counted_row_of(const struct hf_model *m, int64_t i)
         return (struct counted_row){row_at(m, f->tower, i % n), i / n, 0};
     }
     i -= count_tower(m);
-    for (int64_t l = 0; l < model_blocks(&m->model); l++) {
+    for (int64_t l = 0; l < stack_layers(m) + m->model.mtp.depth; l++) {
         n = count_layer(m, l);
         if (i >= n) {
             i -= n;

@@ -16,13 +16,14 @@ enum {
     V = 1 << HF_VIT | 1 << HF_BERT,
     PH = 1 << HF_PHI3,
     MB = 1 << HF_MAMBA2,
+    T = 1 << HF_T5,
     ALL = (1 << HF_N) - 1
 };
 
 const struct number hf_more_numbers[] = {
     MORE(embed_dropout, 1, {G, "embd_pdrop", 110, SPELT_ZERO, 0}, {PH, "embd_pdrop", 137, SPELT_ZERO, 0}),
     MORE(attention_dropout, 1, {G, "attn_pdrop", 120, SPELT_ZERO, 0},
-         {ALL & ~G & ~V & ~MB, "attention_dropout", 140, SPELT_ZERO, 0},
+         {ALL & ~G & ~V & ~MB & ~T, "attention_dropout", 140, SPELT_ZERO, 0},
          {V, "attention_probs_dropout_prob", 120, SPELT_ZERO, 0}),
     MORE(init_std, 10, {ALL, "initializer_range", 910, SPELT_ZERO, 0.02}),
     {.row = {.path = NULL}},

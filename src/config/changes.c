@@ -45,6 +45,7 @@ static const struct rule {
     {"data.weights", REFUSED},
     {"data.fim", REFUSED},
     {"data.mlm", REFUSED},
+    {"data.spans", REFUSED},
     {"data.begin", REFUSED},
     {"data.cache_dir", SILENT},
     {"data.workers", SILENT}, /* any number prepares the same batches */

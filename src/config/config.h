@@ -90,6 +90,10 @@ struct config {
             const char *token;
             int64_t id;
         } mlm;
+        struct {
+            double rate, mean;
+            int64_t id, start;
+        } spans;
         const char *begin;
         struct {
             int crop, filter; /* enum view_crop, resize_filter */

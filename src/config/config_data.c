@@ -176,6 +176,35 @@ static int check_encoder(struct config *c, const struct conf *f, struct err *e)
                                                &c->model.document_mask, e);
 }
 
+/* Samples of encoder and decoder are made of joined texts. */
+static int check_pairs(const struct config *c, const struct conf *f, struct err *e)
+{
+    static const char *const spans[] = {"data.spans.rate", "data.spans.mean", "data.spans.id", "data.spans.start"};
+    const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
+    bool pairs = model_pairs(&c->model);
+    for (int i = 0; i < 4 && !pairs; i++)
+        if (is_changed((struct config *)c, f, spans[i]))
+            return conf_error(f, e, spans[i], "is of a model of encoder and decoder (model.family: t5); leave it out");
+    if (!pairs) return OK;
+    if (c->data.pack != PACK_JOINED)
+        return conf_error(f, e, "data.pack",
+                          "spans are taken out of joined documents, for padding is nothing to read; leave it out");
+    if (c->data.fim.rate > 0)
+        return conf_error(f, e, "data.fim.rate",
+                          "is of models that write on; t5 writes what was taken out; leave it out");
+    if (c->data.parts > 1)
+        return conf_error(f, e, "data.parts", "spans are taken out of samples of one part; leave it out");
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; i < lists[l]->n; i++) {
+            const struct config_source *s = (const struct config_source *)lists[l]->items + i;
+            if (s->chat || s->label)
+                return conf_error(f, e, l ? "data.valid" : "data.train",
+                                  "t5 learns from texts here, not from %s; leave %s out",
+                                  s->chat ? "conversations" : "classes", s->chat ? "chat" : "label");
+        }
+    return OK;
+}
+
 bool config_packs(const struct config *c)
 {
     return c->data.pack == PACK_BEST_FIT || (c->data.pack == PACK_PADDED && c->data.group);
@@ -186,6 +215,7 @@ int config_resolve_data(struct config *c, const struct conf *f, struct err *e)
     const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
     int rc = check_image(c, f, e);
     if (!rc) rc = check_encoder(c, f, e);
+    if (!rc) rc = check_pairs(c, f, e);
     if (!rc) rc = check_group(c, f, e);
     if (!rc) rc = check_parts(c, f, e);
     for (int l = 0; l < 2; l++)

@@ -216,6 +216,28 @@ static int check_groups(const struct config *c, const struct conf *f, struct err
                       (long long)tp, (long long)s->groups);
 }
 
+/* Of encoder and decoder: axes whose parts would each want both. */
+static int check_pairs(const struct config *c, const struct conf *f, struct err *e)
+{
+    if (!model_pairs(&c->model)) return OK;
+    if (c->parallel.cp != 1)
+        return conf_error(
+            f, e, "parallel.cp",
+            "a sample of t5 is two texts, and biases go by distances inside of each, which ranks that hold "
+            "parts of samples do not compute; choose 1, and share out samples (parallel.dp_shard) or heads "
+            "(parallel.tp)");
+    if (c->parallel.pp != 1)
+        return conf_error(f, e, "parallel.pp",
+                          "every layer of t5's decoder reads what the encoder made, and a stage sends one stream to "
+                          "the "
+                          "next; choose 1, and share out samples (parallel.dp_shard) or heads (parallel.tp)");
+    if (c->parallel.chunks > 1 || c->parallel.schedule_text)
+        return conf_error(f, e, c->parallel.chunks > 1 ? "parallel.chunks" : "parallel.schedule_file",
+                          "cuts the layers into stages, and every layer of t5's decoder reads what the encoder made; "
+                          "leave it out");
+    return OK;
+}
+
 /* Workers share out sequences only, and keep no state that could be shared. */
 static int check_servers(const struct config *c, const struct conf *f, int n_ranks, struct err *e)
 {
@@ -322,6 +344,7 @@ int config_resolve_degrees(struct config *c, const struct conf *f, int n_ranks, 
 {
     int rc = check_servers(c, f, n_ranks, e);
     if (!rc) rc = resolve_dense(c, f, n_ranks, e);
+    if (!rc) rc = check_pairs(c, f, e);
     if (!rc) rc = check_context(c, f, e);
     if (!rc) rc = check_groups(c, f, e);
     if (!rc) rc = resolve_experts(c, f, e);

@@ -8,7 +8,7 @@
 
 static bool is_given(const struct conf *f, const char *key) { return strcmp(conf_where(f, key), "default") != 0; }
 
-static bool fits_not(const struct config *c) { return model_sees(&c->model) || c->model.family == MODEL_BERT; }
+static bool fits_not(const struct config *c) { return model_both_ways(&c->model); }
 static bool drops(const struct config *c) { return c->model.dropout > 0; }
 static bool has_experts(const struct config *c) { return c->model.moe.experts > 0; }
 static bool has_recipe(const struct config *c)

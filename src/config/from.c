@@ -19,7 +19,7 @@ static bool says(const struct number *n)
  * others. */
 static bool counts(const struct number *n, const struct model_config *m)
 {
-    static const enum number_need bound[] = {NEED_PICTURES, NEED_TOWER,     NEED_SEGMENTS,
+    static const enum number_need bound[] = {NEED_PICTURES, NEED_TOWER,     NEED_SEGMENTS, NEED_PAIRS,
                                              NEED_SCAN,     NEED_ATTENTION, NEED_KINDS};
     for (size_t i = 0; i < sizeof bound / sizeof *bound; i++)
         if (n->need == bound[i] && !number_needed(n, m)) return false; /* another model has none of them, not 0 */

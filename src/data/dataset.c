@@ -51,6 +51,7 @@ struct dataset {
     bool shuffled, reset_positions, mask_boundaries, joined, pairs;
     struct fim fim;
     struct mlm mlm;
+    struct spans spans; /* of no seq: none are taken out */
     int64_t classes;
     int32_t begin; /* comes before a text of a class; -1: nothing does */
     struct image_rule images;
@@ -466,6 +467,7 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
     };
     if (!d->sees) code = fim_init(&d->fim, &o->fim, o->tokenizer, o->seed, e);
     if (!d->sees && !code) code = mlm_init(&d->mlm, &o->mlm, o->tokenizer, e);
+    if (o->spans.rate > 0 && !code) code = spans_init(&d->spans, &o->spans, o->tokenizer, e);
     if (d->classes && !code) code = find_begin(d, o, e);
     if (!code) code = dataset_mix_init(&d->mix, o, e);
     d->streams = xcalloc((size_t)d->mix.n + 1, sizeof *d->streams);
@@ -645,6 +647,7 @@ static void aim(const struct dataset *d, struct batch *b, int64_t at, bool train
 {
     bool hides = d->mlm.rate > 0;
     if (hides) trained = r->ids[i] != d->eos && r->mask[i];
+    if (d->spans.seq) trained = hides = true; /* what is there: taken_spans.h */
     b->targets[at] = !trained ? -1 : r->ids[hides ? i : i + 1];
     b->segments[at] = 0;
     b->n_trained += !hides && trained;
@@ -774,11 +777,12 @@ static int fill_part(const struct dataset *d, int source, int64_t i, const uint6
     return code;
 }
 
-/* Tokens of a row that is filled. */
-static void hide(const struct dataset *d, struct batch *b, int64_t row, uint64_t seed, int64_t sample)
+/* Tokens of a row that is filled; what was read is wanted no more. */
+static void hide(const struct dataset *d, struct batch *b, int64_t row, uint64_t seed, int64_t sample, struct room *r)
 {
     int64_t at = row * b->seq_len;
     if (d->mlm.rate > 0) b->n_trained += mlm_apply(&d->mlm, seed, sample, b->tokens + at, b->targets + at, b->seq_len);
+    if (d->spans.seq) b->n_trained += spans_apply(&d->spans, seed, sample, b->tokens + at, b->targets + at, r->ids);
 }
 
 static int fill_sample(const struct dataset *d, int64_t k, struct batch *b, int64_t row, struct room *r, struct err *e)
@@ -801,7 +805,7 @@ static int fill_sample(const struct dataset *d, int64_t k, struct batch *b, int6
         if (sample >= 0) code = fill_part(d, source, sample, shuffle_of(d, source, epoch, &shuffle), b, &to, r, e);
     }
     if (!code) pad_row(d, b, &to);
-    if (!code) hide(d, b, row, d->seed, k);
+    if (!code) hide(d, b, row, d->seed, k, r);
     return code;
 }
 
@@ -908,7 +912,7 @@ static int eval_row(const struct dataset *d, const int64_t of_all, struct batch 
         int failed =
             d->pairs ? fill_pair(d, source, k / 2, k % 2, b, &to, r, e) : fill_part(d, source, k, NULL, b, &to, r, e);
         if (!failed) pad_row(d, b, &to);
-        if (!failed) hide(d, b, row, 0, of_all);
+        if (!failed) hide(d, b, row, 0, of_all, r);
         return failed;
     }
     int64_t at = k * d->seq_len, left = d->streams[source].file.n_tokens - at,
@@ -920,7 +924,8 @@ static int eval_row(const struct dataset *d, const int64_t of_all, struct batch 
         r->mask[i] = 0;
     }
     fill_joined(d, b, &to, d->seq_len, r);
-    hide(d, b, row, 0, of_all);
+    for (int64_t i = n; d->spans.seq && i < d->seq_len; i++) b->targets[row * d->seq_len + i] = -1;
+    hide(d, b, row, 0, of_all, r);
     return OK;
 }
 

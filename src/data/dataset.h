@@ -42,6 +42,7 @@
 #include "data/fim.h"
 #include "data/image_fill.h"
 #include "data/mlm.h"
+#include "data/taken_spans.h"
 #include "data/text_pictures.h"
 #include "remote/remote.h"
 #include "token/tokenizer.h"
@@ -71,9 +72,10 @@ struct dataset_options {
     const struct dataset_source *sources;
     int n_sources;
     const struct tokenizer *tokenizer; /* borrowed during open only */
-    struct fim_rule fim; /* of training samples; with a rate > 0 the tokenizer is borrowed until closing */
-    struct mlm_rule mlm; /* with a rate > 0 targets are hidden tokens of a sample (mlm.h), not the next ones */
-    bool pairs;          /* sources are records of preferences (chat.h), with a template each; padded, of one part */
+    struct fim_rule fim;    /* of training samples; with a rate > 0 the tokenizer is borrowed until closing */
+    struct span_rule spans; /* with a rate > 0 samples are what taken_spans.h makes of joined documents of one part */
+    struct mlm_rule mlm;    /* with a rate > 0 targets are hidden tokens of a sample (mlm.h), not the next ones */
+    bool pairs;             /* sources are records of preferences (chat.h), with a template each; padded, of one part */
     int64_t classes;   /* > 0: every source has labels, each of so many classes, documents are padded, and a sample has
                           one target, its class, at its first place */
     const char *begin; /* of such samples: the token that comes first; NULL: [CLS], where the tokenizer has it */

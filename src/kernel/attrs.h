@@ -84,6 +84,9 @@ enum op {
     OP_AMAX_PARTS, /* the same for experts' products, part by part */
     OP_QUANTISE_PARTS,
     OP_GROUPED_SCALED,
+    OP_PICK, /* of encoder and decoder, whose tokens are one sample */
+    OP_DISTANCES,
+    OP_ATTENTION_BIASED,
     OP_N,
     OP_FIRST_COLLECTIVE = OP_ENTER
 };
@@ -167,7 +170,7 @@ struct norm_attrs {
 };
 
 /* ---- element by element ----
- *   ACT        x_TF (gelu, gelu_erf, gelu_quick, tanh, cap) or x_T,2F (gate | up)    y_TF
+ *   ACT        x_TF (gelu, gelu_erf, gelu_quick, tanh, cap, relu, times) or x_T,2F (gate | up)    y_TF
  *   ADD        a_TD, b_TD [, index_T i32]                          y_TD = a + dropout(b)
  *   DROPOUT    x_TD [, index_T i32]                                y_TD
  *   COPY       x                                                   y = x, cast to y's dtype; no attributes
@@ -183,11 +186,13 @@ enum act_kind {
     ACT_GELU_QUICK /* x sigmoid(1.702 x) (CLIP) */,
     ACT_CLAMPED /* of gate g <= cap and up u in [-cap, cap]: g sigmoid(1.702 g) (u + 1) (gpt-oss) */,
     ACT_RELU2 /* max(x, 0) squared (So et al. 2021, "Primer"; Nemotron) */,
+    ACT_RELU /* max(x, 0), slope 0 at 0 */,
+    ACT_TIMES /* cap x */,
     ACT_N
 };
 struct act_attrs {
     enum act_kind kind;
-    float cap; /* ACT_CAP, ACT_CLAMPED */
+    float cap; /* ACT_CAP, ACT_CLAMPED, ACT_TIMES */
 };
 static inline bool act_gated(enum act_kind k) { return k == ACT_SWIGLU || k == ACT_GEGLU || k == ACT_CLAMPED; }
 #define ACT_CLAMPED_SLOPE 1.702f /* also of ACT_GELU_QUICK */
@@ -292,6 +297,32 @@ struct pool_attrs {
 };
 struct insert_attrs {
     struct picture_rows at; /* rows of texts: seq is a text's tokens */
+};
+
+/* ---- encoder and decoder (Raffel et al. 2020, "Exploring the Limits of Transfer Learning": T5) ----
+ *   PICK              x_T i32                                      y_N i32, index_N i32   (no backward)
+ *   DISTANCES         w_BH                                         d_HR f32
+ *   ATTENTION_BIASED  q_N,HA  k_M,HA  v_M,HA [, d_HR f32]          o_N,HA, lse_NH f32
+ * PICK: places [first, first + n) of each of batch sequences of seq tokens; index says which token of T a row was.
+ * DISTANCES: row h has what head h adds to a score, by distance: column r is that of keys r - (q_seq - 1) places behind
+ *   the query, R = q_seq + k_seq - 1, read off one of B buckets of distances (kernel/buckets.h). So a bias of every
+ *   pair is held as one number a distance.
+ * ATTENTION_BIASED: scores are q.k, not scaled, plus the bias by distance where there is one; the k_seq keys of a
+ *   sequence need not be as many as its q_seq queries, nor be of the same rows (causal: they are). lse is in nats.
+ *   Dropout counts pairs by sequence, head of the model, query, key; a sequence of the step has `sample` tokens. */
+struct pick_attrs {
+    int64_t batch, seq, first, n;
+};
+struct distances_attrs {
+    int64_t q_seq, k_seq;
+    int64_t most;   /* distances from here on share the last bucket */
+    bool both_ways; /* half of the buckets are of keys behind the query; else keys behind share the first one */
+};
+struct attention_biased_attrs {
+    int64_t batch, q_seq, k_seq, sample;
+    int heads, head_dim, head_first, heads_all; /* some of the model's heads */
+    bool causal;
+    struct dropout_attrs dropout;
 };
 
 /* ---- state spaces (Dao and Gu 2024, "Transformers are SSMs": Mamba-2) ----
@@ -601,7 +632,10 @@ struct grouped_scaled_attrs {
     X(LINEAR_SCALED, linear_scaled)                                                                                    \
     X(AMAX_PARTS, amax_parts)                                                                                          \
     X(QUANTISE_PARTS, quantise_parts)                                                                                  \
-    X(GROUPED_SCALED, grouped_scaled)
+    X(GROUPED_SCALED, grouped_scaled)                                                                                  \
+    X(PICK, pick)                                                                                                      \
+    X(DISTANCES, distances)                                                                                            \
+    X(ATTENTION_BIASED, attention_biased)
 
 #define ATTRS_KIND(kind, name) ATTRS_##kind,
 enum attrs_kind { ATTRS_NONE, ATTRS_EACH(ATTRS_KIND) ATTRS_N };

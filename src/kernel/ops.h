@@ -47,6 +47,10 @@ rule_fn rule_conv, rule_times, rule_scan, rule_scan_end, rule_gated_norm, rule_c
 infer_fn infer_coded;
 cost_fn flops_coded;
 rule_fn rule_coded;
+/* Of encoder and decoder: ops_biased.c. */
+infer_fn infer_pick, infer_distances, infer_attention_biased;
+cost_fn flops_attention_biased;
+rule_fn rule_pick, rule_distances, rule_attention_biased;
 
 /* Of what lowering puts in: ops_lowered.c, ops_parts.c. */
 infer_fn infer_amax, infer_quantise, infer_linear_scaled, infer_amax_parts, infer_quantise_parts, infer_grouped_scaled;

@@ -256,7 +256,8 @@ const char *infer_act(const struct op_attrs *attrs, int n_in, const struct view 
     NEED((int)at->kind >= 0 && at->kind < ACT_N, "no such activation");
     NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by features");
     bool gated = act_gated(at->kind);
-    NEED((at->kind != ACT_CAP && at->kind != ACT_CLAMPED) || at->cap > 0, "the cap must be positive");
+    NEED((at->kind != ACT_CAP && at->kind != ACT_CLAMPED && at->kind != ACT_TIMES) || at->cap > 0,
+         "the cap must be positive");
     NEED(!gated || in[0].n[1] % 2 == 0, "a gated activation needs an even number of columns: gate, then up");
     out[0] = dense2(in[0].dtype, in[0].n[0], gated ? in[0].n[1] / 2 : in[0].n[1]);
     return NULL;

@@ -10,6 +10,7 @@ static const struct {
     enum model_family family;
     const char *path, *value;
 } rows[] = {
+    {MODEL_T5, "model.norm_eps", "1e-6"},
     {MODEL_MISTRAL, "model.attn.window", "4096"},
     {MODEL_QWEN2, "model.attn.qkv_bias", "true"},
     {MODEL_QWEN2, "model.norm_eps", "1e-6"},

@@ -34,7 +34,8 @@ enum {
     MB = 1 << HF_MAMBA2,
     LV = 1 << HF_LLAVA,
     NH = 1 << HF_NEMOTRON_H,
-    TEXTS = G | R | B | MB | NH,
+    T = 1 << HF_T5,
+    TEXTS = G | R | B | MB | NH | T,
     ALL = TEXTS | V | LV
 };
 

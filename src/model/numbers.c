@@ -57,6 +57,8 @@ static bool always(const struct model_config *c) { return c != NULL; }
 static bool sees(const struct model_config *c) { return model_sees(c); }
 static bool looks(const struct model_config *c) { return model_looks(c); }
 static bool reads(const struct model_config *c) { return !model_sees(c); }
+static bool pairs(const struct model_config *c) { return model_pairs(c); }
+static bool tells(const struct model_config *c) { return model_both_ways(c) && !model_pairs(c); }
 static bool has_segments(const struct model_config *c) { return c->family == MODEL_BERT; }
 static bool has_attention(const struct model_config *c) { return model_attends(c); }
 static bool has_scan(const struct model_config *c) { return model_scans(c); }
@@ -78,10 +80,10 @@ static const struct {
     const char *idle;
 } needs[] = {
     [NEED_ALWAYS] = {always, ""},
-    [NEED_ROTARY] = {has_rotary, "gpt2, vit, bert, mamba2 and nemotron_h have no rotary positions"},
+    [NEED_ROTARY] = {has_rotary, "gpt2, vit, bert, t5, mamba2 and nemotron_h have no rotary positions"},
     [NEED_LLAMA3] = {has_llama3, "model.rope_scaling.factor is 0"},
     [NEED_RAMP] = {has_ramp, "positions are not scaled as Llama 3's (model.rope_scaling)"},
-    [NEED_DECODER] = {has_rotary, "gpt2, vit, bert, mamba2 and nemotron_h have blocks of their own"},
+    [NEED_DECODER] = {has_rotary, "gpt2, vit, bert, t5, mamba2 and nemotron_h have blocks of their own"},
     [NEED_WINDOW] = {has_window, "model.attn.window is 0: no layer is local"},
     [NEED_YARN] = {has_yarn, "model.yarn.factor is 0"},
     [NEED_SCALED] = {is_scaled, "model.rope_scaling.factor and model.yarn.factor are 0"},
@@ -93,7 +95,8 @@ static const struct {
     [NEED_TEXT] = {reads, "vit sees pictures and reads no text"},
     [NEED_PICTURES] = {sees, "only vit sees pictures"},
     [NEED_TOWER] = {looks, "only llava sees pictures in texts"},
-    [NEED_CLASSES] = {model_both_ways, "only vit and bert tell classes and have a choice of it"},
+    [NEED_CLASSES] = {tells, "only vit and bert tell classes and have a choice of it"},
+    [NEED_PAIRS] = {pairs, "only t5 has an encoder and a decoder"},
     [NEED_SEGMENTS] = {has_segments, "only bert has segments"},
     [NEED_ATTENTION] = {has_attention, "mamba2 has no attention and no feed-forward layers; model.ssm has its sizes"},
     [NEED_SCAN] = {has_scan, "only mamba2 and nemotron_h have state spaces"},

@@ -21,7 +21,7 @@
 #include "model/layer_kinds.h"
 #include "model/layer_pattern.h"
 
-/* Those after bert are llama with other defaults (family_defaults.c), but for mamba2 and nemotron_h; llava sees
+/* Those after bert are llama with other defaults (family_defaults.c), but for mamba2, nemotron_h and t5; llava sees
  * pictures, too. */
 enum model_family {
     MODEL_GPT2,
@@ -43,11 +43,12 @@ enum model_family {
     MODEL_MAMBA2,
     MODEL_LLAVA,
     MODEL_NEMOTRON_H,
+    MODEL_T5,
     MODEL_N
 };
 #define MODEL_FAMILIES                                                                                                 \
     "gpt2|llama|mixtral|deepseek|vit|bert|mistral|qwen2|qwen3|qwen3_moe|smollm3|olmo2|phi3|gemma2|gemma3|gpt_oss|"     \
-    "mamba2|llava|nemotron_h"
+    "mamba2|llava|nemotron_h|t5"
 /* Hugging Face's, by their model_type. */
 enum hf_family {
     HF_GPT2,
@@ -70,6 +71,7 @@ enum hf_family {
     HF_MAMBA2,
     HF_LLAVA,
     HF_NEMOTRON_H,
+    HF_T5,
     HF_N
 };
 
@@ -77,6 +79,7 @@ enum rope_kind { ROPE_LLAMA3, ROPE_LINEAR, ROPE_DYNAMIC }; /* words of rope_scal
 enum { MTP_DEPTH_MOST = 8 };                               /* of mtp.depth's range */
 enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
 enum norm_place { NORM_BEFORE, NORM_AFTER, NORM_BOTH };
+enum feed_forward_kind { FEED_FORWARD_RELU, FEED_FORWARD_GATED };
 enum gate_kind { GATE_SILU, GATE_GELU_TANH, GATE_SWISH };
 
 enum moe_aux_scope {
@@ -118,10 +121,19 @@ struct model_config {
 static inline bool model_sees(const struct model_config *c) { return c->family == MODEL_VIT; }
 /* Whether texts have pictures in them (nn/vision.c). */
 static inline bool model_looks(const struct model_config *c) { return c->family == MODEL_LLAVA; }
-/* Whether a place sees those after it, too: such a model predicts no next token, and writes nothing. */
-static inline bool model_both_ways(const struct model_config *c) { return model_sees(c) || c->family == MODEL_BERT; }
+/* Whether there are an encoder and a decoder (nn/t5.c): a sample is what the one reads, then what the other does. */
+static inline bool model_pairs(const struct model_config *c) { return c->family == MODEL_T5; }
+/* Whether a place sees those after it, too: such a model predicts no next token of a text that it is given, and writes
+ * nothing here. */
+static inline bool model_both_ways(const struct model_config *c)
+{
+    return model_sees(c) || c->family == MODEL_BERT || model_pairs(c);
+}
 /* Whether it tells classes, of pictures or of texts: a target is one of model.classes. */
-static inline bool model_tells(const struct model_config *c) { return model_both_ways(c) && c->classes > 0; }
+static inline bool model_tells(const struct model_config *c)
+{
+    return model_both_ways(c) && !model_pairs(c) && c->classes > 0;
+}
 /* Whether what it is trained to tell are tokens of its input that were hidden from it. */
 static inline bool model_unmasks(const struct model_config *c) { return c->family == MODEL_BERT && !c->classes; }
 /* Whether each layer is of one of several kinds, by model.pattern (nn/hybrid.c). */
@@ -223,6 +235,7 @@ enum number_need {
     NEED_TOWER,
     NEED_CLASSES,
     NEED_SEGMENTS,
+    NEED_PAIRS,
     NEED_ATTENTION,
     NEED_SCAN,
     NEED_KINDS
@@ -260,7 +273,7 @@ struct spelling {
     double otherwise;
 };
 
-enum { NUMBER_SPELLINGS = 6 };
+enum { NUMBER_SPELLINGS = 8 };
 struct number {
     struct conf_row row; /* path of the config key; offset in struct model_config */
     enum number_role role;

@@ -12,6 +12,13 @@
 /* Layers of parameters of a tower before the model: this, and below it (state/param.h: neighbours are units). */
 enum { LAYER_TOWER = -3 };
 
+/* Of encoder and decoder (t5.c): what one stack has while the other's layers are recorded. */
+struct pair_streams {
+    tid encoder_bias, decoder_bias; /* by head and distance */
+    tid decoder_ND, decoder_index;  /* its embedded tokens, and which of the step's they are */
+    tid memory_MD;                  /* what the encoder made, inside of the region that tp splits */
+};
+
 struct layer_ctx {
     struct tape *t;
     const struct model_config *c;
@@ -21,7 +28,8 @@ struct layer_ctx {
     int64_t tokens; /* of the microbatch on this rank: its rows of every sequence */
     tid *param_tid; /* by parameter, -1 not on the tape yet */
     tid pos_T, doc_T, target_T, factor_T, segment_T, rope_PA;
-    tid patch_T, pixels;               /* of texts with pictures */
+    tid patch_T, pixels; /* of texts with pictures */
+    struct pair_streams pair;
     int stat_slot;                     /* where the loss recorded now adds its sums, */
     float loss_times;                  /* and what its gradient is multiplied by; 0: it is not */
     tid near_rope_PA;                  /* the angles of local layers; TID_NONE: as the others */
@@ -50,7 +58,7 @@ struct family {
 };
 extern const struct family family_gpt2, family_llama, family_mixtral, family_deepseek, family_vit, family_bert,
     family_mistral, family_qwen2, family_qwen3, family_qwen3_moe, family_smollm3, family_olmo2, family_phi3,
-    family_gemma2, family_gemma3, family_gpt_oss, family_mamba2, family_llava, family_nemotron_h;
+    family_gemma2, family_gemma3, family_gpt_oss, family_mamba2, family_llava, family_nemotron_h, family_t5;
 
 /* A parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows one after
  * the other). */
@@ -167,6 +175,10 @@ tid vision_insert(struct layer_ctx *x, tid h_TD, tid rows_RD);
 /* Of a picture: what its tower takes, as model_costs counts. */
 double vision_cost(const struct model_config *c);
 int vision_check(const struct model_config *c, struct err *e);
+/* t5.c: from the encoder's stream to the decoder's, before the decoder's first layer. */
+tid pairs_between(struct layer_ctx *x, tid h_TD);
+/* Of a layer, per token of a sample, as model_costs counts. */
+double pairs_layer_cost(const struct model_config *c, int64_t seq, int layer);
 /* Attention between q, k and v of this rank's heads, through the caches when decoding; scale 0: 1 / sqrt(head_dim). */
 tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, double scale);
 /* The random stream of a dropout, from where it stands. */

@@ -35,7 +35,8 @@ static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gp
                                                        [MODEL_GPT_OSS] = &family_gpt_oss,
                                                        [MODEL_MAMBA2] = &family_mamba2,
                                                        [MODEL_LLAVA] = &family_llava,
-                                                       [MODEL_NEMOTRON_H] = &family_nemotron_h};
+                                                       [MODEL_NEMOTRON_H] = &family_nemotron_h,
+                                                       [MODEL_T5] = &family_t5};
 
 const char *model_family_name(enum model_family f) { return families[f]->name; }
 
@@ -131,6 +132,36 @@ static int check_vocabulary(const struct model_config *c, struct err *e)
     if (c->vocab > INT32_MAX)
         return err_set(e, ERR_REQUEST, "model.vocab: token ids are 32 bits, got %lld", (long long)c->vocab);
     return OK;
+}
+
+/* An encoder and a decoder. */
+static int check_pairs(const struct model_config *c, struct err *e)
+{
+    if (!model_pairs(c)) return OK;
+    if (c->encoder_layers < 1 || c->encoder_layers >= c->layers)
+        return err_set(e, ERR_REQUEST,
+                       "model.encoder_layers: %" PRId64 " of model.layers = %" PRId64
+                       "; encoder and decoder want one each at least",
+                       c->encoder_layers, c->layers);
+    if (c->buckets % 2)
+        return err_set(e, ERR_REQUEST,
+                       "model.buckets: %" PRId64 ", half of which are of places behind; choose an even number",
+                       c->buckets);
+    if (c->distance <= c->buckets / 2)
+        return err_set(e, ERR_REQUEST,
+                       "model.distance: %" PRId64
+                       " is not beyond the distances that have a bucket of their own; choose "
+                       "more than model.buckets / 2 = %" PRId64,
+                       c->distance, c->buckets / 2);
+    if (c->document_mask)
+        return err_set(e, ERR_REQUEST,
+                       "model.document_mask: a span that is taken out of one document is written beside those of "
+                       "others; "
+                       "leave the key out");
+    if (c->kv_heads == c->heads) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "model.kv_heads: %" PRId64 ", but t5 has as many as model.heads = %" PRId64 "; leave the key out",
+                   c->kv_heads, c->heads);
 }
 
 /* An encoder of text. */
@@ -256,6 +287,7 @@ int model_check(const struct model_config *c, struct err *e)
     if (rc) return rc;
     rc = model_sees(c) ? check_pictures(c, e) : check_vocabulary(c, e);
     if (!rc) rc = check_encoder(c, e);
+    if (!rc) rc = check_pairs(c, e);
     if (rc) return rc;
     if (model_looks(c) && (rc = vision_check(c, e))) return rc;
     if (c->mtp.depth && model_looks(c))
@@ -616,6 +648,7 @@ static tid record_layers(struct layer_ctx *x, const struct family *f, tid h_TD, 
     for (int l = first; l < end; l++) {
         uint64_t again = again_in(x, l - first);
         x->t->layer = l;
+        if (model_pairs(x->c) && l == x->c->encoder_layers) h_TD = pairs_between(x, h_TD);
         if (again) tape_recompute_begin(x->t, again);
         h_TD = f->block(x, h_TD, l);
         if (again) tape_segment_end(x->t);
@@ -812,7 +845,7 @@ void model_costs(const struct model_config *c, int64_t seq, double *layer, doubl
         enum layer_kind kind = model_layer_kind(c, l);
         double *cost = &of[kind][model_layer_is_moe(c, l)][window > 0];
         if (*cost <= 0) *cost = layer_cost(c, seq, model_layer_is_moe(c, l), window, kind);
-        layer[l] = *cost;
+        layer[l] = model_pairs(c) ? pairs_layer_cost(c, seq, l) : *cost;
     }
     double D = (double)c->hidden;
     *embed = model_looks(c)  ? (double)c->vision.images * vision_cost(c) / (double)seq
@@ -822,6 +855,7 @@ void model_costs(const struct model_config *c, int64_t seq, double *layer, doubl
             : model_tells(c) ? (double)c->classes * D
                              : (double)c->vocab * D;
     if (c->family == MODEL_BERT) *head += D * D;
+    if (model_pairs(c)) *head *= 1 - (double)c->encoder_len / (double)seq;
     double next = *head;
     for (int64_t l = c->layers; l < model_blocks(c); l++)
         *head += next + 2 * D * D + layer_cost(c, seq, model_layer_is_moe(c, l), model_window(c, l), LAYER_BOTH);

@@ -12,7 +12,7 @@
 const struct recompute_group recompute_groups[] = {
     {"norms", BIT(OP_RMSNORM) | BIT(OP_LAYERNORM) | BIT(OP_HEADNORM) | BIT(OP_NORM_BY) | BIT(OP_JOIN), true},
     {"activations", BIT(OP_ACT), true},
-    {"attention", BIT(OP_ATTENTION) | BIT(OP_CONTEXT), true},
+    {"attention", BIT(OP_ATTENTION) | BIT(OP_CONTEXT) | BIT(OP_ATTENTION_BIASED), true},
     {"gathers", BIT(OP_GATHER), false},
     {"scans", BIT(OP_CONV) | BIT(OP_TIMES) | BIT(OP_SCAN) | BIT(OP_SCAN_END) | BIT(OP_GATED_NORM), true},
     {"latent", BIT(OP_MLA_KV) | BIT(OP_TRIM), false},

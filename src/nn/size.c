@@ -20,6 +20,7 @@ static struct one_layer count(const struct model_config *c, bool moe, bool outsi
     struct param_table t = {0};
     struct one_layer n = {0};
     one.layers = 1;
+    one.encoder_layers = 0; /* a decoder's, which is the larger one */
     one.mtp.depth = 0;
     one.moe.first_dense = !moe;
     one.moe.sparse = (struct layer_pattern){.text = ""};

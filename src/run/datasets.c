@@ -84,6 +84,8 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .fim = {c->data.fim.rate, c->data.fim.spm_rate, c->data.fim.prefix, c->data.fim.suffix, c->data.fim.middle},
         .mlm = {model_unmasks(&c->model) ? c->data.mlm.rate : 0, c->data.mlm.mask, c->data.mlm.random,
                 c->data.mlm.token, c->data.mlm.id},
+        .spans = {model_pairs(&c->model) ? c->data.spans.rate : 0, c->data.spans.mean, c->data.spans.id,
+                  c->data.spans.start, c->model.seq_len, c->model.encoder_len},
         .pairs = c->train.objective == OBJECTIVE_DPO,
         .classes = model_sees(&c->model) || !model_tells(&c->model) ? 0 : c->model.classes,
         .begin = c->data.begin,

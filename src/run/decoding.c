@@ -229,7 +229,10 @@ int decoding_new(struct decoding **out, struct weights *w, struct device *dev, c
     if (!rc && model_both_ways(&h.model))
         rc = err_set(e, ERR_REQUEST, "%s: %s and writes no text; give a model that does",
                      w ? weights_path(w) : "model.family",
-                     model_sees(&h.model) ? "sees pictures" : "reads texts both ways (bert)");
+                     model_sees(&h.model) ? "sees pictures"
+                     : model_pairs(&h.model)
+                         ? "is an encoder with a decoder (t5), whose keys of the encoder no cache here holds,"
+                         : "reads texts both ways (bert)");
     bool several = o->ranks && o->ranks->ranks.world;
     if (several) rc = comm_agree(o->ranks->ranks.world, rc, e);
     if (rc) return rc;

@@ -246,6 +246,22 @@ tid op_scan_cached(struct tape *t, tid x, tid bc, tid s, tid runs_SX, tid cache,
     return record(t, OP_SCAN_CACHED, attrs_scan(a), 6, (tid[]){x, bc, s, runs_SX, cache, skip_H}, name);
 }
 
+tid op_pick(struct tape *t, tid x_T, struct pick_attrs a, const char *name)
+{
+    return record(t, OP_PICK, attrs_pick(a), 1, &x_T, name);
+}
+
+tid op_distances(struct tape *t, tid w_BH, struct distances_attrs a, const char *name)
+{
+    return record(t, OP_DISTANCES, attrs_distances(a), 1, &w_BH, name);
+}
+
+tid op_attention_biased(struct tape *t, tid q, tid k, tid v, tid d_HR, struct attention_biased_attrs a,
+                        const char *name)
+{
+    return record(t, OP_ATTENTION_BIASED, attrs_attention_biased(a), d_HR >= 0 ? 4 : 3, (tid[]){q, k, v, d_HR}, name);
+}
+
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name)
 {
     if (t->err.code || tape_tensor(t, x)->dtype == to) return x;

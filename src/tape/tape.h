@@ -233,6 +233,11 @@ tid op_carry(struct tape *t, tid ends, struct carry_attrs a, const char *name);
 tid op_conv_cached(struct tape *t, tid x, tid w, tid b, tid runs_SX, tid cache, const char *name);
 tid op_scan_cached(struct tape *t, tid x, tid bc, tid s, tid runs_SX, tid cache, tid skip_H, struct scan_attrs a,
                    const char *name);
+/* Encoder and decoder: rows, then which tokens they were; d_HR: TID_NONE where there is no bias. */
+tid op_pick(struct tape *t, tid x_T, struct pick_attrs a, const char *name);
+tid op_distances(struct tape *t, tid w_BH, struct distances_attrs a, const char *name);
+tid op_attention_biased(struct tape *t, tid q, tid k, tid v, tid d_HR, struct attention_biased_attrs a,
+                        const char *name);
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name);
 
 #endif

@@ -132,7 +132,7 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
             for (int pp = 1; pp <= n / tp; pp++)
                 for (int cp = 1; cp <= n / tp / pp && cp <= c->model.seq_len; cp++)
                     for (int sequence = 0; sequence <= (tp > 1); sequence++)
-                        if (n % (tp * pp * cp) == 0)
+                        if (n % (tp * pp * cp) == 0 && (pp * cp == 1 || !model_pairs(&c->model))) /* refused */
                             data_layouts(l, c, (struct layout_try){.tp = tp, .cp = cp, .pp = pp, .sequence = sequence},
                                          n / tp / pp / cp);
     bool moved = c->model.moe.bias && c->model.moe.bias_speed != 0; /* servers know no loads */

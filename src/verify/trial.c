@@ -81,10 +81,12 @@ int32_t *trial_tokens(const struct config *c, int which)
         return t;
     }
     uint64_t stream = 3 * (uint64_t)which;
+    int64_t read = model_pairs(&c->model) ? c->model.encoder_len : 0; /* by an encoder: no targets */
     for (int64_t i = 0; i < n; i++) {
         uint64_t at = (uint64_t)i;
         t[i] = (int32_t)(rng_u32(7, 1 + stream, at) % (uint64_t)c->model.vocab);
         bool trained = rng_u32(7, 3 + stream, at) % 8 != 0 && (i / c->model.seq_len % 4 != 1 || c->batch.global < 4);
+        trained = trained && i % c->model.seq_len >= read;
         t[n + i] = !trained ? -1 : (int32_t)(rng_u32(7, 2 + stream, at) % (uint64_t)kinds);
         t[2 * n + i] = (int32_t)(i % c->model.seq_len);
         t[3 * n + i] = (int32_t)(i % c->model.seq_len / 5);

@@ -389,8 +389,9 @@ static inline void build_act(struct kcase *k)
     k->in[0] = kcase_floats(k, t, act_gated(at_act(&k->at)->kind) ? 2 * f : f, 2);
     edit_act(&k->at)->cap = 1.5f;
     k->n_in = 1;
-    bool squared = at_act(&k->at)->kind == ACT_RELU2;
-    for (int64_t r = 0; squared && r < t; r++) /* differences want to be away from where slopes bend or jump */
+    bool squared = at_act(&k->at)->kind == ACT_RELU2, bent = at_act(&k->at)->kind == ACT_RELU;
+    for (int64_t r = 0; (squared || bent) && r < t;
+         r++) /* differences want to be away from where slopes bend or jump */
         for (int64_t c = 0; c < f; c++) {
             double x = view_get(&k->in[0], r, c);
             if (fabs(x) < 0.05) view_set(&k->in[0], r, c, x < 0 ? x - 0.125 : x + 0.125);
@@ -740,6 +741,47 @@ static inline void build_insert(struct kcase *k)
     k->n_in = 3;
 }
 
+static inline void build_pick(struct kcase *k)
+{
+    struct pick_attrs a = {.batch = kcase_int(k, 1, 4), .seq = kcase_int(k, 1, 20)};
+    a.first = kcase_int(k, 0, a.seq - 1);
+    a.n = kcase_int(k, 1, a.seq - a.first);
+    k->at = attrs_pick(a);
+    k->in[0] = kcase_ints(k, a.batch * a.seq, 0, 1000);
+    k->n_in = 1;
+}
+
+static inline void build_distances(struct kcase *k)
+{
+    int64_t buckets = 2 * kcase_int(k, 2, 9), q = kcase_int(k, 1, k->large ? 150 : 20);
+    k->at = attrs_distances(
+        (struct distances_attrs){q, kcase_int(k, 1, 40), buckets / 2 + kcase_int(k, 1, 30), kcase_int(k, 0, 1) > 0});
+    k->in[0] = kcase_floats(k, buckets, kcase_int(k, 1, 5), 1);
+    k->n_in = 1;
+}
+
+static inline void build_attention_biased(struct kcase *k)
+{
+    struct attention_biased_attrs *at = edit_attention_biased(&k->at);
+    int64_t q = k->large ? kcase_int(k, 65, 100) : kcase_int(k, 1, 20);
+    *at = (struct attention_biased_attrs){.batch = kcase_int(k, 1, 3), .q_seq = q, .k_seq = kcase_int(k, 1, 30)};
+    at->heads = (int)kcase_int(k, 1, 3);
+    at->head_dim = (int)kcase_int(k, 1, 12);
+    at->head_first = (int)kcase_int(k, 0, 2);
+    at->heads_all = at->heads + at->head_first;
+    at->causal = kcase_int(k, 0, 1);
+    if (at->causal) at->k_seq = q;
+    at->sample = q + at->k_seq;
+    if (kcase_int(k, 0, 2) == 0) at->dropout = (struct dropout_attrs){.p = 0.25f, .stream = 5};
+    int64_t cols = (int64_t)at->heads * at->head_dim;
+    k->in[0] = kcase_floats(k, at->batch * q, cols, 0.5);
+    for (int i = 1; i < 3; i++) k->in[i] = kcase_floats(k, at->batch * at->k_seq, cols, 0.5);
+    k->n_in = 3 + (int)kcase_int(k, 0, 1);
+    if (k->n_in > 3) k->in[3] = kcase_tensor(k, DT_F32, at->heads, q + at->k_seq - 1);
+    if (k->n_in > 3) view_fill(&k->in[3], k->seed, 13, 1);
+    k->step.first_token = (uint64_t)(kcase_int(k, 0, 5) * at->sample);
+}
+
 /* A part of every sequence; documents, or none. */
 static inline struct sequence_rows build_pieces(struct kcase *k, struct view *docs)
 {
@@ -984,6 +1026,9 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_TAILS] = build_halo,
         [OP_HALO] = build_halo,
         [OP_CARRY] = build_carry,
+        [OP_PICK] = build_pick,
+        [OP_DISTANCES] = build_distances,
+        [OP_ATTENTION_BIASED] = build_attention_biased,
     };
     *k = (struct kcase){.op = op, .dtype = dtype, .seed = seed * 64 + (uint64_t)op * 4 + (uint64_t)dtype};
     k->large = seed % 6 == 5;

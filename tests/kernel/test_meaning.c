@@ -139,7 +139,10 @@ static void test_activations(void **state)
     /* of 2: g to 2, u to [-2, 2], g s(1.702 g) (u + 1) */
     static const struct point clamped[] = {{0, 5, 0}, {1, 0, 0.84579577}, {1, -1, 0}, {5, 9, 5.80697587}};
     static const struct point relu2[] = {{0, 0, 0}, {1, 0, 1}, {-2, 0, 0}, {1.5, 0, 2.25}};
-    static const struct point *const tables[ACT_N] = {gelu, swiglu, by_erf, turns, geglu, cap, quick, clamped, relu2};
+    static const struct point relu[] = {{0, 0, 0}, {1.5, 0, 1.5}, {-1, 0, 0}, {30, 0, 30}};
+    static const struct point times[] = {{0, 0, 0}, {1.5, 0, 3}, {-1, 0, -2}, {30, 0, 60}}; /* by 2 */
+    static const struct point *const tables[ACT_N] = {gelu,  swiglu,  by_erf, turns, geglu, cap,
+                                                      quick, clamped, relu2,  relu,  times};
     for (int act = 0; act < ACT_N; act++)
         for (int i = 0; i < 4; i++) {
             struct point p = tables[act][i];

@@ -35,7 +35,10 @@ static struct model_config model(uint64_t seed, enum model_family f)
 {
     struct model_config c = toy_model(f);
     c.heads = 6;
-    c.kv_heads = f == MODEL_DEEPSEEK || f == MODEL_VIT || f == MODEL_BERT ? 6 : (int[]){1, 2, 3, 6}[roll(seed, 14, 4)];
+    if (f == MODEL_T5) c.encoder_layers = 1, c.encoder_len = 10, c.buckets = 8, c.distance = 9;
+    c.kv_heads = f == MODEL_DEEPSEEK || f == MODEL_VIT || f == MODEL_BERT || f == MODEL_T5
+                     ? 6
+                     : (int[]){1, 2, 3, 6}[roll(seed, 14, 4)];
     c.tie_embeddings = f != MODEL_VIT && roll(seed, 15, 2);
     return c;
 }

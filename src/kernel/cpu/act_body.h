@@ -117,6 +117,8 @@ VEC_INLINE vf act_value(enum act_kind kind, vf a, float cap)
     if (kind == ACT_TANH) return tanh_of(a);
     if (kind == ACT_RELU2) return squared_above_0(a);
     if (kind == ACT_CAP) return vf_set(cap) * v_tanh(a * vf_set(1.0f / cap));
+    if (kind == ACT_RELU) return vf_pick(vf_gt(a, vf_zero()), a, vf_zero());
+    if (kind == ACT_TIMES) return vf_set(cap) * a;
     return gelu(a);
 }
 VEC_INLINE vf act_slope(enum act_kind kind, vf a, float cap)
@@ -136,6 +138,8 @@ VEC_INLINE vf act_slope(enum act_kind kind, vf a, float cap)
         vf th = v_tanh(a * vf_set(1.0f / cap));
         return vf_fma(vf_zero() - th, th, vf_set(1.0f));
     }
+    if (kind == ACT_RELU) return vf_pick(vf_gt(a, vf_zero()), vf_set(1.0f), vf_zero());
+    if (kind == ACT_TIMES) return vf_set(cap);
     return gelu_slope(a);
 }
 
@@ -169,6 +173,8 @@ VEC_INLINE void act_fwd_kind(const struct kernel_call *c, int64_t lo, int64_t hi
         case ACT_CAP: call(__VA_ARGS__, ACT_CAP); break;                                                               \
         case ACT_RELU2: call(__VA_ARGS__, ACT_RELU2); break;                                                           \
         case ACT_CLAMPED: call(__VA_ARGS__, ACT_CLAMPED); break;                                                       \
+        case ACT_RELU: call(__VA_ARGS__, ACT_RELU); break;                                                             \
+        case ACT_TIMES: call(__VA_ARGS__, ACT_TIMES); break;                                                           \
         default: call(__VA_ARGS__, ACT_GELU);                                                                          \
         }                                                                                                              \
     } while (0)

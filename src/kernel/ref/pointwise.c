@@ -7,6 +7,7 @@
  *   swiglu (Shazeer 2020)     y = gate sigmoid(gate) up; geglu: y = gelu(gate) up
  *   clamped (gpt-oss)         y = g sigmoid(1.702 g) (u + 1), g = min(gate, limit), u = up within the limits
  *   soft cap                  y = cap tanh(x / cap)
+ *   relu                      y = max(x, 0)
  *
  * All read an element of dout before they write din there, so the two may share memory where the row says so. */
 #include <math.h>
@@ -123,6 +124,8 @@ static struct tangent act_of(const struct kernel_call *c, double x)
     case ACT_CAP: return soft_cap(x, (double)at->cap);
     case ACT_CLAMPED: return clamped_gate(x, (double)at->cap);
     case ACT_RELU2: return relu_squared(x);
+    case ACT_RELU: return (struct tangent){x > 0 ? x : 0, x > 0};
+    case ACT_TIMES: return (struct tangent){(double)at->cap * x, (double)at->cap};
     default: return gelu(x);
     }
 }

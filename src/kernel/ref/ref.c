@@ -114,6 +114,12 @@ const struct kernel_family kernel_family_ref = {
         [OP_GROUPED_SCALED] = {[KERNEL_FWD] = {.run = grouped_scaled_ref},
                                [KERNEL_BWD_IN] = {.run = grouped_scaled_ref},
                                [KERNEL_BWD_W] = {.run = grouped_scaled_ref}},
+        [OP_PICK] = {[KERNEL_FWD] = {.run = pick_fwd_ref}},
+        [OP_DISTANCES] = {[KERNEL_FWD] = {.run = distances_fwd_ref}, [KERNEL_BWD_W] = {.run = distances_bwd_w_ref}},
+        [OP_ATTENTION_BIASED] = {[KERNEL_FWD] = {.run = attention_biased_fwd_ref,
+                                                 .scratch = attention_biased_scratch_ref},
+                                 [KERNEL_BWD_IN] = {.run = attention_biased_bwd_in_ref,
+                                                    .scratch = attention_biased_scratch_ref}},
     },
 };
 /* clang-format on */
