@@ -26,6 +26,17 @@ train long run.steps=30 optimizer.lr=0.01
 answers long | awk 'NR <= 5 { a += $1 } { last[NR] = $1 } END { for (i = NR - 4; i <= NR; i++) b += last[i]; exit !(b > 3 * a && b > 8) }' ||
     fail "does not learn: $(answers long)"
 
+# what is drawn has the probabilities that are learned from: of one prompt 4096 first tokens beside what each is said to have. The sum of
+# squares over expectations has as many degrees of freedom as there are cells with 5 tokens or more; five of its deviations above that are
+# allowed (7 of 28, and 49 where answers are drawn at a temperature of 0.9)
+head -n 1 prompts.jsonl >single.jsonl
+train draws model.from=long data.train='[single.jsonl]' train.grpo.group=4096 batch.global=4096 batch.micro=512 train.grpo.at_once=512 train.grpo.tokens=1 'train.grpo.reward=yes 1 | head -n 4096' run.steps=1 train.grpo.tell_every=1
+awk 'match($0, /"ids":\[[0-9]+\]/) { id = substr($0, RSTART + 7, RLENGTH - 8); match($0, /"logprobs_written":\[[^]]*/); n[id]++; p[id] = exp(substr($0, RSTART + 20, RLENGTH - 20)) }
+    END { for (id in n) { all += n[id]; if (NR * p[id] < 5) continue; cells++; seen += n[id]; share += p[id]; sum += (n[id] - NR * p[id]) ^ 2 / (NR * p[id]) }
+      rest = NR * (1 - share); sum += (NR - seen - rest) ^ 2 / rest
+      print NR, all, cells, share, sum; exit !(NR == 4096 && all == NR && cells >= 4 && share > 0.5 && share < 1 && sum < cells + 5 * sqrt(2 * cells)) }' \
+    draws/answers/step-00000001.jsonl >where || fail "drawn and learned: $(cat where)"
+
 # a distance to what the run began with, several updates of a batch: loss, distance and what is clipped are the formula's
 train two train.grpo.updates=2 train.grpo.beta=0.1 train.grpo.clip=0.05 train.grpo.clip_high=0.1 train.grpo.tell_every=1 run.steps=6 checkpoint.every=2
 for step in 1 2 3 4 5 6; do
@@ -58,9 +69,15 @@ paste plain <(figures two loss kl clip_fraction) | awk '
 # nothing to gain: the model stays what it is; pulled hard, it stays near
 train still 'train.grpo.reward=yes 1 | head -n 16' train.grpo.beta=1 run.steps=1
 [ "$(figures still kl grad_norm)" = "0 0" ] || fail "nothing to gain: $(figures still kl grad_norm)"
-train near train.grpo.updates=2 train.grpo.beta=30 optimizer.name=sgd optimizer.momentum=0 optimizer.lr=0.05
-train far train.grpo.updates=2 train.grpo.beta=0.000001 optimizer.name=sgd optimizer.momentum=0 optimizer.lr=0.05
-paste <(figures near kl) <(figures far kl) | awk '{ near += $1; far += $2 } END { exit !(near < far / 2 && near > 0) }' || fail "not held: $(figures near kl) / $(figures far kl)"
+# a small step of plain descent lowers the loss by its length times the square of the gradient's norm: the gradient is that of the loss. At
+# the reference its pull is 0, a step away it takes from the gradient
+plain=(train.grpo.updates=2 train.grpo.clip=1 train.grpo.clip_high=1000 optimizer.name=sgd optimizer.momentum=0 optimizer.clip=0 optimizer.weight_decay=0 optimizer.lr=0.01 run.steps=2)
+train near "${plain[@]}" train.grpo.beta=30
+train far "${plain[@]}" train.grpo.beta=0.000001
+paste <(figures near loss grad_norm kl) <(figures far loss grad_norm kl) | awk '
+    NR == 1 { loss = $4; norm = $5; pull = $2 / $5 - 1; if (pull > 1e-6 || pull < -1e-6 || norm <= 0) { print; exit 1 } }
+    NR == 2 { by = (loss - $4) / (0.01 * norm * norm); print by, $2 / $5, $3; exit !(by > 0.98 && by < 1.02 && $2 < 0.97 * $5 && $3 > 0) }
+    END { exit NR != 2 }' >where || fail "descent, and what holds it: $(cat where)"
 
 # bytes: the weights that move, a second time, and as much on its way; of adapters they are few; what is planned is the limit
 bytes() { "$tutti" plan grpo.yaml --json "$@" 2>&1 | grep -Eo "\"$of\": *[0-9]+" | grep -Eo '[0-9]+$' | head -1; }

@@ -32,6 +32,12 @@ rewards one | awk 'NR == 1 { d = $1 - log(2); if ((d < 0 ? -d : d) > 1e-7 || $2 
     END { exit !(last < 0.5 && right == 1 && margin > 0.3) }' || fail "does not learn: $(rewards one)"
 [ "$(stat -c %s one/reference.bin)" = $((8 * (5 + 80 + 1))) ] || fail "reference: $(stat -c %s one/reference.bin) bytes"
 
+# a small step of plain descent lowers the loss by its length times the square of the gradient's norm: the gradient is that of the loss
+head -n 4 pairs.jsonl >few.jsonl
+train slope data.train='[{path: few.jsonl, chat: plain}]' optimizer.name=sgd optimizer.momentum=0 optimizer.clip=0 optimizer.weight_decay=0 optimizer.lr=0.001 run.steps=2
+figures slope loss grad_norm | awk 'NR == 1 { loss = $1; norm = $2 } NR == 2 { by = (loss - $1) / (0.001 * norm * norm); print by; exit !(by > 0.98 && by < 1.02) }
+    END { exit NR != 2 }' >where || fail "descent: $(cat where)"
+
 for keys in "2 parallel.dp_shard=2" "5 parallel.dp_replicate=5" "2 parallel.zero=3" "2 parallel.tp=2 parallel.sequence_parallel=true" \
     "2 parallel.cp=2" "2 parallel.pp=2" "4 parallel.pp=2 parallel.schedule=zbh1 parallel.zero=1"; do
     rm -rf other
