@@ -79,6 +79,9 @@ static void test_reference(void **state)
         for (int64_t n = 0; n < PAIRS; n++) {
             struct packed_args a;
             assert_int_equal(coded_rows(&call, n, PAIRS, &a), n < PAIRS / 2 ? PAIRS / 2 - n : PAIRS - n);
+            const int64_t part = n / (PAIRS / 2);
+            assert_int_equal(a.first, 250 + part + n % (PAIRS / 2) * a.row_blocks);
+            if (a.groups) assert_true(a.groups == (const float *)k.in[CODED_GROUPS].p + part * 4 && a.n_groups == 4);
             a.rows = 1;
             a.x = row;
             packed_unpack_ref(NULL, &a);
