@@ -14,6 +14,9 @@ t5=("$tutti" train "$root/examples/t5.yaml" "${small[@]}" data.train=text "data.
 losses() { sed -n 's/.*"step": *\([0-9]*\).*"loss": *\([0-9.e+-]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
 "${t5[@]}" run.dir=one run.steps=12 2>log || fail "it does not train: $(tail -3 log)"
 grep -q '"valid_loss"' one/metrics.jsonl || fail "it is not evaluated"
+peak=$(grep -o '"peak_bytes": *[0-9]*' one/metrics.jsonl | tail -1 | grep -o '[0-9]*$')
+"$tutti" plan "${t5[@]:2}" run.steps=12 --json >plan.json 2>log || fail "no plan: $(tail -3 log)"
+grep -Eq "\"peak_bytes\": *$peak[,}]" plan.json || fail "a peak of '$peak' bytes, planned: $(grep -Eo '"peak_bytes": *[0-9]*' plan.json | tr '\n' ' ')"
 "${t5[@]}" run.dir=again run.steps=6 -n 2 parallel.tp=2 2>log || fail "two ranks: $(tail -3 log)"
 "${t5[@]}" run.dir=again run.steps=12 -n 2 parallel.zero=3 2>log || fail "it does not go on: $(tail -3 log)"
 paste <(losses one) <(losses again) | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-3) bad = 1 } END { exit bad || NR != 12 }' ||
