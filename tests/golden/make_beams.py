@@ -15,7 +15,7 @@ import torch
 import transformers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODELS = ["qwen2", "mistral", "gemma3", "phi3", "smollm3", "mamba2"]
+MODELS = ["qwen2", "mistral", "gemma3", "phi3", "smollm3"]
 OFF, AGAIN, KEPT = 1e-3, 12, 5
 
 
