@@ -59,6 +59,7 @@ check bench-gemm bench gemm --model tiny --tokens 32 --threads 1 --json
 check bench-train bench train --model tiny --seq 32 --micro 1 --ranks 2 --threads 1 --steps 1 --json comm.link_GBps=1
 check bench-train bench train --model tiny --seq 32 --micro 1 --threads 1 --steps 1 --json optimizer.name=muon
 check bench-generate bench generate --model tiny --prompt 8 --tokens 2 --sequences 2 --threads 1 --json
+check bench-generate bench generate --model tiny --prompt 8 --tokens 2 --sequences 1 --threads 1 --weights int8 --json
 mkdir "$dir/disk"
 check bench-train bench train --model tiny --seq 32 --micro 1 --threads 1 --steps 1 --json "memory.offload=[optimizer]" "memory.offload_to=$dir/disk"
 check bench-experts bench experts --rows 64 --hidden 32 --ffn 32 --threads 1 --json
