@@ -23,7 +23,7 @@
 #include "sanitized.h"
 #include "scratch.h"
 
-enum { STEPS = 4, STEP = 2 };
+enum { STEPS = 4, STEP = 2, RANKS = 8 };
 
 enum kind { NOTHING, ACTIVATION, GRADIENT, WEIGHT_GRADIENT, WEIGHT };
 static const char *const kinds[] = {"nothing", "activation", "gradient", "weight gradient", "weight"};
@@ -33,8 +33,8 @@ static struct {
     int rank, nth, seen; /* the nth time that the result is made in STEP */
     bool always;         /* and every time after it */
     int done;
-    char of[64];           /* tensor */
-    unsigned char bits[6]; /* per rank: it flips these in every product of layer 1, in STEP, each time; 0: none */
+    char of[64];               /* tensor */
+    unsigned char bits[RANKS]; /* per rank: it flips these in every product of layer 1, in STEP, each time; 0: none */
 } plan;
 
 int __real_engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
@@ -253,7 +253,7 @@ static void test_whose_vote(void **state)
     static const struct {
         const char *tp;
         int ranks;
-        unsigned char bits[6];
+        unsigned char bits[RANKS];
         const char *says, *listed;
     } rows[] = {
         {"parallel.tp=1",
