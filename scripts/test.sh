@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds what is needed and runs every test.
 #
-#   scripts/test.sh            normal build: all tests; AddressSanitizer and UndefinedBehaviorSanitizer: all but the
-#                              long ones; ThreadSanitizer: the rooms that use threads; kernels for 64-bit Arm, emulated
+#   scripts/test.sh            normal build: all tests but those of packages; AddressSanitizer and UndefinedBehaviorSanitizer: all but
+#                              the long ones; ThreadSanitizer: the rooms that use threads; kernels for 64-bit Arm, emulated
 #   scripts/test.sh --fast     normal build only, without the long tests
-#   scripts/test.sh --long     the sanitizers run the long tests too
+#   scripts/test.sh --long     packages too, and the sanitizers run the long tests: for a release (hours)
 #
 # TUTTI_JOBS: how many things run at once (default: the cores).
 set -euo pipefail
@@ -73,7 +73,9 @@ if [ "$fast" = 1 ]; then
     suite normal "$root/build" -LE '^(long|fuzz|waits)$'
     suite waits "$root/build" -L '^waits$' -j $((4 * jobs))
 else
-    suite normal "$root/build" -LE '^(fuzz|waits)$'
+    packages='|package'
+    if [ "$long" = 1 ]; then packages=; fi
+    suite normal "$root/build" -LE "^(fuzz|waits$packages)\$"
     suite waits "$root/build" -L '^waits$' -j $((4 * jobs))
     without=()
     if [ "$long" = 0 ]; then without=(-LE '^long$'); fi
