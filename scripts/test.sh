@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds what is needed and runs every test.
+# Builds what is needed and runs the tests.
 #
 #   scripts/test.sh            normal build: all tests but those of packages; AddressSanitizer and UndefinedBehaviorSanitizer: all but
 #                              the long ones; ThreadSanitizer: the rooms that use threads; kernels for 64-bit Arm, emulated
