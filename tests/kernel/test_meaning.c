@@ -161,6 +161,30 @@ static void test_activations(void **state)
         }
 }
 
+/* What is no number stays none: a loss that is NaN says so, and is not trained on with zeros. */
+static void test_activations_of_nan(void **state)
+{
+    (void)state;
+    static const struct kernel_family *const families[] = {&kernel_family_ref, &kernel_family_cpu};
+    for (int act = 0; act < ACT_N; act++)
+        for (int f = 0; f < 2; f++) {
+            bool gated = act_gated((enum act_kind)act);
+            struct kcase k = {.op = OP_ACT,
+                              .dtype = DT_F32,
+                              .n_in = 1,
+                              .at = ATTRS(act, .kind = (enum act_kind)act, .cap = 2)};
+            k.in[0] = kcase_tensor(&k, DT_F32, 1, gated ? 32 : 16);
+            for (int64_t i = 0; i < view_cols(&k.in[0]); i++) view_set(&k.in[0], 0, i, i == 3 ? NAN : 1);
+            kcase_outputs(&k);
+            assert_true(kcase_forward(&k, families[f], 1));
+            for (int64_t i = 0; i < 16; i++)
+                if (isnan(view_get(&k.out[0], 0, i)) != (i == 3))
+                    fail_msg("activation %d, family %d: number %d of 16 is %g", act, f, (int)i,
+                             view_get(&k.out[0], 0, i));
+            kcase_free(&k);
+        }
+}
+
 /* Pixel (y, x) of channel c of picture b is 1000 b + 100 c + 10 y + x: patch 3 of 2 x 2 pixels of 4 x 4 begins at (2,
  * 2). Over two parts the first has the head and the tail of the five places. */
 static void test_patches(void **state)
@@ -393,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_cache_is_attention_in_pieces),
         cmocka_unit_test(test_rotary_is_relative),
         cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_activations_of_nan),
         cmocka_unit_test(test_patches),
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_insert),

@@ -73,9 +73,11 @@ VEC_INLINE vf tanh_of(vf x)
     return l.s - l.rest;
 }
 
+VEC_INLINE vf above_0(vf x) { return vf_pick(vf_gt(vf_zero(), x), vf_zero(), x); } /* NaN passes */
+
 VEC_INLINE vf squared_above_0(vf x)
 {
-    vf y = vf_pick(vf_gt(vf_zero(), x), vf_zero(), x); /* NaN passes */
+    vf y = above_0(x);
     return y * y;
 }
 
@@ -117,7 +119,7 @@ VEC_INLINE vf act_value(enum act_kind kind, vf a, float cap)
     if (kind == ACT_TANH) return tanh_of(a);
     if (kind == ACT_RELU2) return squared_above_0(a);
     if (kind == ACT_CAP) return vf_set(cap) * v_tanh(a * vf_set(1.0f / cap));
-    if (kind == ACT_RELU) return vf_pick(vf_gt(a, vf_zero()), a, vf_zero());
+    if (kind == ACT_RELU) return above_0(a);
     if (kind == ACT_TIMES) return vf_set(cap) * a;
     return gelu(a);
 }

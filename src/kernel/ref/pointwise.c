@@ -7,7 +7,8 @@
  *   swiglu (Shazeer 2020)     y = gate sigmoid(gate) up; geglu: y = gelu(gate) up
  *   clamped (gpt-oss)         y = g sigmoid(1.702 g) (u + 1), g = min(gate, limit), u = up within the limits
  *   soft cap                  y = cap tanh(x / cap)
- *   relu                      y = max(x, 0)
+ *   relu                      y = max(x, 0); relu2 (So et al. 2021): its square
+ *   times                     y = cap x
  *
  * All read an element of dout before they write din there, so the two may share memory where the row says so. */
 #include <math.h>
@@ -100,16 +101,17 @@ static struct tangent relu_squared(double x)
     return x == x ? (struct tangent){y * y, 2 * y} : (struct tangent){x, x}; /* fmax would drop a NaN */
 }
 
-/* gpt-oss: the gate from above, up from both sides; a slope of 0 beyond. */
+/* gpt-oss: the gate from above, up from both sides; a slope of 0 beyond; a NaN passes. */
 static struct tangent clamped_gate(double g, double limit)
 {
-    double x = fmin(g, limit), k = (double)ACT_CLAMPED_SLOPE, s = 1 / (1 + exp(-k * x));
-    return (struct tangent){x * s, g <= limit ? s * (1 + k * x * (1 - s)) : 0};
+    double x = g > limit ? limit : g, k = (double)ACT_CLAMPED_SLOPE, s = 1 / (1 + exp(-k * x));
+    return (struct tangent){x * s, g > limit ? 0 : s * (1 + k * x * (1 - s))};
 }
 
 static struct tangent clamped_up(double u, double limit)
 {
-    return (struct tangent){fmax(-limit, fmin(u, limit)) + 1, u >= -limit && u <= limit ? 1 : 0};
+    double x = u > limit ? limit : u < -limit ? -limit : u;
+    return (struct tangent){x + 1, u > limit || u < -limit ? 0 : 1};
 }
 
 /* Of all that goes in, or of the gate. */
@@ -124,7 +126,7 @@ static struct tangent act_of(const struct kernel_call *c, double x)
     case ACT_CAP: return soft_cap(x, (double)at->cap);
     case ACT_CLAMPED: return clamped_gate(x, (double)at->cap);
     case ACT_RELU2: return relu_squared(x);
-    case ACT_RELU: return (struct tangent){x > 0 ? x : 0, x > 0};
+    case ACT_RELU: return (struct tangent){x < 0 ? 0 : x, x > 0}; /* a NaN passes */
     case ACT_TIMES: return (struct tangent){(double)at->cap * x, (double)at->cap};
     default: return gelu(x);
     }
