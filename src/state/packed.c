@@ -13,15 +13,9 @@
 enum { STRETCH = 1 << 20 /* numbers */ };
 
 /* ---- which ---- */
-static bool ends(const struct param *p, const char *end)
-{
-    size_t n = strlen(p->name), m = strlen(end);
-    return n > m && !strcmp(p->name + n - m, end);
-}
-
 static bool of_layer(const struct param *p)
 {
-    return p->nd == 2 && p->group == PARAM_MATRICES && !strncmp(p->name, "layers.", 7) && !ends(p, ".router.weight");
+    return p->nd == 2 && p->group == PARAM_MATRICES && p->layer >= 0 && !str_ends(p->name, ".router.weight");
 }
 
 /* Who asks, as the user named it, and what else there is to choose. */

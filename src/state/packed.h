@@ -5,7 +5,7 @@
  * after the last (exchange.h); so of all matrices as many are numbers at a time as there are slots.
  *
  *   row            of            holds
- *   base_codes     row block 2   two codes a byte
+ *   base_codes     row block 2   two codes a byte; int8: row block, one
  *   base_scales    row block     a byte for each block
  *   base_groups    groups        nf4: fp32 for each group of scales, and their mean; on every holder
  *
