@@ -66,6 +66,9 @@ enum op {
     OP_TAILS,
     OP_HALO,
     OP_CARRY,
+    OP_PICK, /* of encoder and decoder, whose tokens are one sample */
+    OP_DISTANCES,
+    OP_ATTENTION_BIASED,
     OP_ENTER, /* collectives from here to CONTEXT */
     OP_REDUCE,
     OP_GATHER,
@@ -84,9 +87,6 @@ enum op {
     OP_AMAX_PARTS, /* the same for experts' products, part by part */
     OP_QUANTISE_PARTS,
     OP_GROUPED_SCALED,
-    OP_PICK, /* of encoder and decoder, whose tokens are one sample */
-    OP_DISTANCES,
-    OP_ATTENTION_BIASED,
     OP_N,
     OP_FIRST_COLLECTIVE = OP_ENTER
 };
@@ -170,7 +170,7 @@ struct norm_attrs {
 };
 
 /* ---- element by element ----
- *   ACT        x_TF (gelu, gelu_erf, gelu_quick, tanh, cap, relu, times) or x_T,2F (gate | up)    y_TF
+ *   ACT        x_TF (gelu, gelu_erf, gelu_quick, tanh, cap, relu, relu2, times) or x_T,2F (gate | up)    y_TF
  *   ADD        a_TD, b_TD [, index_T i32]                          y_TD = a + dropout(b)
  *   DROPOUT    x_TD [, index_T i32]                                y_TD
  *   COPY       x                                                   y = x, cast to y's dtype; no attributes

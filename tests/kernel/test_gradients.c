@@ -91,9 +91,6 @@ static void test_every_row(void **state)
     for (int op = 0; op < OP_FIRST_COLLECTIVE; op++)
         for (uint64_t seed = 0; op_row((enum op)op)->has_backward && seed < CASES; seed++)
             check_case((enum op)op, seed);
-    for (int op = OP_PICK; op < OP_N; op++) /* those of encoder and decoder stand behind what lowering puts in */
-        for (uint64_t seed = 0; op_row((enum op)op)->has_backward && seed < CASES; seed++)
-            check_case((enum op)op, seed);
 }
 
 /* Sequences by themselves draw what all of them in one call draw, and have the same result. */
