@@ -40,6 +40,13 @@ static inline void packed_put(void *x, enum dtype t, int64_t i, float v)
     else ((uint16_t *)x)[i] = f16_from_f32(v);
 }
 
+/* Number c of a row of codes, before its scale. bytes: codes have 8 bits; else value is packing_table's. */
+static inline float packed_code(bool bytes, const uint8_t *codes, const float value[PACKING_CODES], int64_t c)
+{
+    if (bytes) return (float)((const int8_t *)codes)[c];
+    return value[c % 2 ? codes[c / 2] & 15 : codes[c / 2] >> 4];
+}
+
 void packed_unpack_ref(struct team *team, const struct packed_args *a);
 
 #endif

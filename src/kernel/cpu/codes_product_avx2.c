@@ -24,9 +24,7 @@ static void rest_of(const struct packed_args *a, const uint8_t *codes, int64_t c
 {
     for (int i = 0; i < STEP; i++) out[i] = 0;
     for (int64_t i = c; i < end; i++) {
-        float v = packing_row(a->packing)->per_byte == 1 ? (float)((const int8_t *)codes)[i]
-                                                         : value[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4];
-        float is = v * scale;
+        float is = packed_code(packing_row(a->packing)->per_byte == 1, codes, value, i) * scale;
         if (a->t == DT_BF16) is = bf16_to_f32(bf16_from_f32(is));
         out[i - c] = is;
     }

@@ -15,7 +15,8 @@ static void unpack_block(const struct packed_args *a, const uint8_t *codes, int6
                          const float value[PACKING_CODES], int64_t i)
 {
     const bool bytes = packing_row(a->packing)->per_byte == 1;
-    const struct packed256_table table = packed256_table(value, scale, a->t);
+    struct packed256_table table = {0};
+    if (!bytes) table = packed256_table(value, scale, a->t);
     for (int64_t c = 0; c < n; c += STEP) {
         __m256 v[4];
         if (bytes) packed256_bytes(codes + first + c, v);
@@ -31,11 +32,8 @@ static void unpack_block(const struct packed_args *a, const uint8_t *codes, int6
 static void unpack_rest(const struct packed_args *a, const uint8_t *codes, int64_t c, int64_t end, float scale,
                         const float value[PACKING_CODES], int64_t row)
 {
-    for (; c < end; c++) {
-        float v = packing_row(a->packing)->per_byte == 1 ? (float)((const int8_t *)codes)[c]
-                                                         : value[c % 2 ? codes[c / 2] & 15 : codes[c / 2] >> 4];
-        packed_put(a->x, a->t, row + c, v * scale);
-    }
+    const bool bytes = packing_row(a->packing)->per_byte == 1;
+    for (; c < end; c++) packed_put(a->x, a->t, row + c, packed_code(bytes, codes, value, c) * scale);
 }
 
 static void unpack_rows(void *arg, int member, int members)

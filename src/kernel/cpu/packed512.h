@@ -65,7 +65,7 @@ static void packed_rows_512(void *arg, int member, int members)
 
 static void packed_unpack_512(struct team *team, const struct packed_args *a)
 {
-    if (packing_row(a->packing)->per_byte == 1) packed_unpack_ref(team, a); /* a table of no use: plain loops */
+    if (packing_row(a->packing)->per_byte == 1) format_ops_avx2.unpack(team, a); /* no table to permute */
     else team_run(team, packed_rows_512, (void *)(uintptr_t)a);
 }
 

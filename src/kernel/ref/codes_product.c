@@ -8,11 +8,8 @@
 static double number(const struct packed_args *a, const struct packed_scales *s, const float *value, int64_t col)
 {
     const float scale = packed_scale(s, 0, col / packing_row(a->packing)->block);
-    float v;
-    if (packing_row(a->packing)->per_byte == 1) v = (float)((const int8_t *)a->codes)[col] * scale;
-    else v = value[col % 2 ? a->codes[col / 2] & 15 : a->codes[col / 2] >> 4] * scale;
     double room; /* for the widest type there is */
-    packed_put(&room, a->t, 0, v);
+    packed_put(&room, a->t, 0, packed_code(packing_row(a->packing)->per_byte == 1, a->codes, value, col) * scale);
     return ref_load(&room, a->t, 0);
 }
 

@@ -3,35 +3,24 @@
  * bit. */
 #include "kernel/packed_rows.h"
 
-static void unpack_bytes(const struct packed_args *a, struct packed_scales *s, int64_t r)
-{
-    const int64_t block = packing_row(a->packing)->block;
-    const int8_t *codes = (const int8_t *)a->codes + r * a->cols;
-    for (int64_t k = 0; k < s->blocks; k++) {
-        float scale = packed_scale(s, r, k);
-        int64_t end = (k + 1) * block < a->cols ? (k + 1) * block : a->cols;
-        for (int64_t c = k * block; c < end; c++) packed_put(a->x, a->t, r * a->cols + c, (float)codes[c] * scale);
-    }
-}
-
 static void unpack_rows(void *arg, int member, int members)
 {
     const struct packed_args *a = arg;
     const int64_t block = packing_row(a->packing)->block;
+    const bool bytes = packing_row(a->packing)->per_byte == 1;
     struct packed_scales s;
     float value[PACKING_CODES];
     int64_t lo, hi;
     packed_scales_init(&s, a);
     packing_table(a->packing, value);
     team_split(a->rows, member, members, &lo, &hi);
-    for (int64_t r = lo; r < hi && packing_row(a->packing)->per_byte == 1; r++) unpack_bytes(a, &s, r);
-    for (int64_t r = lo; r < hi && packing_row(a->packing)->per_byte == 2; r++) {
-        const uint8_t *codes = a->codes + r * ((a->cols + 1) / 2);
+    for (int64_t r = lo; r < hi; r++) {
+        const uint8_t *codes = a->codes + r * packing_row_bytes(a->packing, a->cols);
         for (int64_t k = 0; k < s.blocks; k++) {
             float scale = packed_scale(&s, r, k);
             int64_t end = (k + 1) * block < a->cols ? (k + 1) * block : a->cols;
             for (int64_t c = k * block; c < end; c++)
-                packed_put(a->x, a->t, r * a->cols + c, value[c % 2 ? codes[c / 2] & 15 : codes[c / 2] >> 4] * scale);
+                packed_put(a->x, a->t, r * a->cols + c, packed_code(bytes, codes, value, c) * scale);
         }
     }
 }
