@@ -106,28 +106,10 @@ void adapter_declare(struct declare_ctx *x)
 /* A parameter, and as many behind it, as one matrix. */
 static tid matrix(struct layer_ctx *x, int i, int span) { return layer_param(x, span, "%s", x->params->p[i].name); }
 
-struct parts { /* of the product: matrices one after the other, as often as there are experts */
-    int first, n, times;
-};
-
-static struct parts parts_of(const struct layer_ctx *x, tid w, tid rows_E)
-{
-    const struct tensor *v = tape_tensor(x->t, w);
-    struct parts p = {.first = (v->slot - SLOT_PARAM) / 2, .times = 1};
-    if (rows_E >= 0) {
-        const struct tensor *e = tape_tensor(x->t, rows_E);
-        p.times = to_int(e->n[e->nd - 1]);
-    }
-    int span = 0;
-    for (int64_t rows = 0; rows < v->n[0] || !span; span++) rows += x->params->p[p.first + span].ln[0];
-    p.n = span / p.times;
-    return p;
-}
-
 void adapter_record(struct layer_ctx *x, tid h, tid w, tid y, tid rows_E, int64_t expected)
 {
     if (!x->c->adapter || x->t->err.code) return;
-    struct parts p = parts_of(x, w, rows_E);
+    struct matrices p = matrices_of(x, w, rows_E);
     int have = 0, a = -1;
     for (int k = 0; k < p.n; k++) {
         int i = found(x->params, &x->params->p[p.first + k], "lora_a");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hybrids of state spaces and attention, as Nemotron-H (NVIDIA 2025) has them: each layer is one thing, which
- * model.pattern says, with a norm before it.
+ * model.pattern says, with a norm before it. Mamba-2 is the one whose layers are all state spaces.
  *
  *   h += f(norm(h)),   f = a state space (mamba.c), attention of groups of heads without positions, or
  *                          down(max(up(x), 0) squared)
@@ -57,17 +57,12 @@ static tid mlp(struct layer_ctx *x, tid n_TD, int l)
     return region_leave(x, layer_linear(x, a_TF, down, TID_NONE, false, "down"));
 }
 
-static tid norm_by(struct layer_ctx *x, tid h_TD, tid w_D, const char *label)
-{
-    return op_norm(x->t, h_TD, w_D, (struct norm_attrs){.eps = (float)x->c->norm_eps}, label);
-}
-
 static tid block(struct layer_ctx *x, tid h_TD, int l)
 {
     static const char *const names[LAYER_KINDS] =
         {[LAYER_SCAN] = "ssm.out", [LAYER_ATTENTION] = "attn.o", [LAYER_MLP] = "mlp.down"};
     enum layer_kind kind = model_layer_kind(x->c, l);
-    tid n_TD = norm_by(x, h_TD, layer_param(x, 1, "layers.%d.norm1.weight", l), "norm1");
+    tid n_TD = op_norm(x->t, h_TD, layer_param(x, 1, "layers.%d.norm1.weight", l), norm_of(x->c), "norm1");
     tid o_TD = kind == LAYER_SCAN        ? mamba_record(x, n_TD, l)
                : kind == LAYER_ATTENTION ? attention_record(x, n_TD, l, plain)
                                          : mlp(x, n_TD, l);
@@ -76,7 +71,9 @@ static tid block(struct layer_ctx *x, tid h_TD, int l)
 
 static tid final_norm(struct layer_ctx *x, tid h_TD)
 {
-    return norm_by(x, h_TD, layer_param(x, 1, "norm.weight"), "norm");
+    return op_norm(x->t, h_TD, layer_param(x, 1, "norm.weight"), norm_of(x->c), "norm");
 }
 
-const struct family family_nemotron_h = {"nemotron_h", false, declare, llama_embed, block, final_norm, NULL};
+/* Of mamba2 every layer is a state space (model_layer_kind). */
+const struct family family_nemotron_h = {"nemotron_h", false, declare, llama_embed, block, final_norm, NULL},
+                    family_mamba2 = {"mamba2", false, declare, llama_embed, block, final_norm, NULL};

@@ -4,20 +4,16 @@
  * would. Training's products have numbers, made before they are used, and come here only to be told so. */
 #include "nn/layers.h"
 
-struct span {
-    int first, n, times; /* matrices of an expert, or of all; experts, or 1 */
-};
-
-/* Which matrices of the table w is made of. */
-static struct span span_of(const struct layer_ctx *x, const struct tensor *w, tid rows_E)
+struct matrices matrices_of(const struct layer_ctx *x, tid w, tid rows_E)
 {
-    struct span s = {.first = (w->slot - SLOT_PARAM) / 2, .times = 1};
+    const struct tensor *v = tape_tensor(x->t, w);
+    struct matrices m = {.first = (v->slot - SLOT_PARAM) / 2, .times = 1};
     int n = 0;
-    if (rows_E >= 0) s.times = to_int(tensor_cols(tape_tensor(x->t, rows_E)));
-    for (int64_t rows = 0; rows < w->n[0] || !n; n++) rows += x->params->p[s.first + n].ln[0];
-    while (n % s.times) n++; /* matrices of no rows at the end */
-    s.n = n / s.times;
-    return s;
+    if (rows_E >= 0) m.times = to_int(tensor_cols(tape_tensor(x->t, rows_E)));
+    for (int64_t rows = 0; rows < v->n[0] || !n; n++) rows += x->params->p[m.first + n].ln[0];
+    while (n % m.times) n++; /* matrices of no rows at the end */
+    m.n = n / m.times;
+    return m;
 }
 
 static void part_of(const struct param *p, enum packing packing, struct coded_attrs *a)
@@ -35,7 +31,7 @@ tid coded_record(struct layer_ctx *x, tid h, tid w, tid bias, bool bias_off, tid
     const struct param_table *t = x->params;
     if (x->t->err.code || x->s->mode != MODEL_DECODE || t->packing == PACKING_NONE) return TID_NONE;
     const struct tensor v = *tape_tensor(x->t, w);
-    const struct span s = span_of(x, &v, rows_E);
+    const struct matrices s = matrices_of(x, w, rows_E);
     const struct param *p = &t->p[s.first];
     if (!p->packed) return TID_NONE;
     struct coded_attrs a = {.packing = t->packing, .bias_off = bias_off, .expected = expected};

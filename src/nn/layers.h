@@ -68,6 +68,12 @@ tid layer_rows(struct layer_ctx *x, int span, const char *name);
 /* A layer's product with a matrix of the model, and what its adapters add (adapter.h). */
 tid layer_linear(struct layer_ctx *x, tid h, tid w, tid bias, bool bias_off, const char *name);
 tid layer_grouped(struct layer_ctx *x, tid h, tid w, tid rows_E, int64_t expected, const char *name);
+/* in_codes.c: which matrices of the table w, a tensor of layer_param's, is made of: one after the other, as often as
+ * there are experts (rows_E; TID_NONE: it is none of experts). */
+struct matrices {
+    int first, n, times; /* n of an expert, or of all; experts, or 1 */
+};
+struct matrices matrices_of(const struct layer_ctx *x, tid w, tid rows_E);
 /* in_codes.c: the same of a matrix that is kept in few bits, when decoding; TID_NONE: w is none. */
 tid coded_record(struct layer_ctx *x, tid h, tid w, tid bias, bool bias_off, tid rows_E, int64_t expected,
                  const char *name);

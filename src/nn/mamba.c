@@ -93,24 +93,6 @@ void mamba_declare(struct declare_ctx *x, int layer, double std, double std_out)
     if (s->bias) layer_declare(x, out, 1, &c->hidden, "layers.%d.ssm.out.bias", layer);
 }
 
-static void declare(struct declare_ctx *x)
-{
-    const struct model_config *c = x->c;
-    struct declare table = {INIT_NORMAL, 0.02, -1, over_vocab(x->par), 0},
-                   norm = {INIT_ONES, 0, -1, over_stream(x->par), 0};
-    int64_t VD[2] = {c->vocab, c->hidden};
-    layer_declare(x, table, 2, VD, "embed.token");
-    for (int l = 0; l < c->layers; l++) {
-        norm.layer = l;
-        layer_declare(x, norm, 1, &c->hidden, "layers.%d.norm1.weight", l);
-        mamba_declare(x, l, 0.02, 0.02 / sqrt((double)c->layers));
-    }
-    norm.layer = -1;
-    layer_declare(x, norm, 1, &c->hidden, "norm.weight");
-    table.layer = -2; /* by itself, as llama.c has it */
-    if (!c->tie_embeddings) layer_declare(x, table, 2, VD, "head.weight");
-}
-
 /* ---- a layer ---- */
 struct parts {
     tid z, x, bc, dt;
@@ -200,19 +182,3 @@ tid mamba_record(struct layer_ctx *x, tid n_TD, int l)
     tid b = x->c->ssm.bias ? layer_param(x, 1, "layers.%d.ssm.out.bias", l) : TID_NONE;
     return region_leave(x, layer_linear(x, o_TI, w, b, x->par->rank[AXIS_TP] != 0, "ssm.out"));
 }
-
-static tid block(struct layer_ctx *x, tid h_TD, int l)
-{
-    struct norm_attrs a = {.eps = (float)x->c->norm_eps};
-    tid n_TD = op_norm(x->t, h_TD, layer_param(x, 1, "layers.%d.norm1.weight", l), a, "norm1");
-    tid o_TD = mamba_record(x, n_TD, l);
-    return op_add(x->t, h_TD, o_TD, (float)x->c->dropout, dropout_stream("ssm.out", l), x->index_T, "residual");
-}
-
-static tid final_norm(struct layer_ctx *x, tid h_TD)
-{
-    struct norm_attrs a = {.eps = (float)x->c->norm_eps};
-    return op_norm(x->t, h_TD, layer_param(x, 1, "norm.weight"), a, "norm");
-}
-
-const struct family family_mamba2 = {"mamba2", false, declare, llama_embed, block, final_norm, NULL};

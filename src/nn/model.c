@@ -134,6 +134,15 @@ static int check_vocabulary(const struct model_config *c, struct err *e)
     return OK;
 }
 
+/* Of families whose keys have as many heads as their queries. */
+static int check_equal_heads(const struct model_config *c, struct err *e)
+{
+    if (c->kv_heads == c->heads) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "model.kv_heads: %" PRId64 ", but %s has as many as model.heads = %" PRId64 "; leave the key out",
+                   c->kv_heads, model_family_name(c->family), c->heads);
+}
+
 /* An encoder and a decoder. */
 static int check_pairs(const struct model_config *c, struct err *e)
 {
@@ -149,19 +158,14 @@ static int check_pairs(const struct model_config *c, struct err *e)
                        c->buckets);
     if (c->distance <= c->buckets / 2)
         return err_set(e, ERR_REQUEST,
-                       "model.distance: %" PRId64
-                       " is not beyond the distances that have a bucket of their own; choose "
-                       "more than model.buckets / 2 = %" PRId64,
+                       "model.distance: %" PRId64 " is not beyond the distances that have a bucket of their own; "
+                       "choose more than model.buckets / 2 = %" PRId64,
                        c->distance, c->buckets / 2);
     if (c->document_mask)
         return err_set(e, ERR_REQUEST,
                        "model.document_mask: a span that is taken out of one document is written beside those of "
-                       "others; "
-                       "leave the key out");
-    if (c->kv_heads == c->heads) return OK;
-    return err_set(e, ERR_REQUEST,
-                   "model.kv_heads: %" PRId64 ", but t5 has as many as model.heads = %" PRId64 "; leave the key out",
-                   c->kv_heads, c->heads);
+                       "others; leave the key out");
+    return check_equal_heads(c, e);
 }
 
 /* An encoder of text. */
@@ -176,12 +180,8 @@ static int check_encoder(const struct model_config *c, struct err *e)
     if (c->classes && c->tie_embeddings)
         return err_set(e, ERR_REQUEST,
                        "model.tie_embeddings: a model that tells classes has no output matrix of tokens to share; "
-                       "leave the "
-                       "key out");
-    if (c->kv_heads == c->heads) return OK;
-    return err_set(e, ERR_REQUEST,
-                   "model.kv_heads: %" PRId64 ", but bert has as many as model.heads = %" PRId64 "; leave the key out",
-                   c->kv_heads, c->heads);
+                       "leave the key out");
+    return check_equal_heads(c, e);
 }
 
 static int check_pictures(const struct model_config *c, struct err *e)
@@ -212,12 +212,7 @@ static int check_pictures(const struct model_config *c, struct err *e)
     if (c->document_mask)
         return err_set(e, ERR_REQUEST, "model.document_mask: %s sees one picture in a sequence; leave the key out",
                        model_family_name(c->family));
-    if (c->kv_heads != c->heads)
-        return err_set(e, ERR_REQUEST,
-                       "model.kv_heads: %" PRId64 ", but %s has as many as model.heads = %" PRId64
-                       "; leave the key out",
-                       c->kv_heads, model_family_name(c->family), c->heads);
-    return OK;
+    return check_equal_heads(c, e);
 }
 
 /* State spaces, and nothing of attention. */
@@ -255,8 +250,8 @@ static int check_kinds(const struct model_config *c, struct err *e)
     if (layer_kinds_have(&c->pattern, LAYER_SCAN)) return OK;
     return err_set(e, ERR_REQUEST,
                    "model.pattern: '%s' has no state space (M); nemotron_h is a hybrid with them, other families have "
-                   "none; choose %sM",
-                   c->pattern.text, c->pattern.text);
+                   "none; write M in the place of a letter",
+                   c->pattern.text);
 }
 
 int model_check(const struct model_config *c, struct err *e)
@@ -841,11 +836,15 @@ void model_costs(const struct model_config *c, int64_t seq, double *layer, doubl
 {
     double of[LAYER_KINDS][2][2] = {{{0}}}; /* with experts or without, local or not */
     for (int l = 0; l < c->layers; l++) {
+        if (model_pairs(c)) {
+            layer[l] = pairs_layer_cost(c, seq, l);
+            continue;
+        }
         int64_t window = model_window(c, l);
         enum layer_kind kind = model_layer_kind(c, l);
         double *cost = &of[kind][model_layer_is_moe(c, l)][window > 0];
         if (*cost <= 0) *cost = layer_cost(c, seq, model_layer_is_moe(c, l), window, kind);
-        layer[l] = model_pairs(c) ? pairs_layer_cost(c, seq, l) : *cost;
+        layer[l] = *cost;
     }
     double D = (double)c->hidden;
     *embed = model_looks(c)  ? (double)c->vision.images * vision_cost(c) / (double)seq

@@ -23,9 +23,10 @@
  *   vit: embed.patch.weight [D, C P P], embed.class [D], embed.patch.bias [D], embed.position [places,D],
  *   head.weight [classes,D] (.bias)
  *   t5: encoder.N.* as layers.N.*, which are the decoder's; layers.N.norm_cross.weight,
- * layers.N.cross.{q,k,v,o}.weight; embed.{encoder,decoder}_bias [buckets, heads], encoder_norm.weight bert:
- * embed.segment [types,D], embed.norm.weight (.bias), head.transform.weight [D,D] (.bias), then head.norm.weight
- *   (.bias) and head.bias [V], or head.weight [classes,D] (.bias)
+ * layers.N.cross.{q,k,v,o}.weight; embed.{encoder,decoder}_bias [buckets, heads], encoder_norm.weight
+ *
+ *   bert: embed.segment [types,D], embed.norm.weight (.bias), head.transform.weight [D,D] (.bias), then
+ *   head.norm.weight (.bias) and head.bias [V], or head.weight [classes,D] (.bias)
  * Floors 0-4 (model, tape, parallel, state). Order: Same(mesh).
  */
 #ifndef TUTTI_NN_MODEL_H
