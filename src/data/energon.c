@@ -173,7 +173,8 @@ static int take_shard(void *ctx, const char *name, struct err *e)
 {
     struct taking *t = ctx;
     struct energon *g = t->g;
-    if (name[0] == '/' || str_starts(name, "../") || strstr(name, "/../"))
+    if (name[0] == '/' || !strcmp(name, "..") || str_starts(name, "../") || strstr(name, "/../") ||
+        str_ends(name, "/.."))
         return err_set(e, ERR_REQUEST, "%s: lies outside of the dataset's folder", name);
     GROW(g->shards, g->n, g->room, 1);
     g->shards[g->n++] =

@@ -50,8 +50,6 @@ struct fields {
     struct err later; /* what is wrong behind a sample that is bad itself */
 };
 
-static bool shard_begins(const unsigned char *p, size_t n) { return n >= 512 && !memcmp(p + 257, "ustar", 5); }
-
 static void fields_place(const void *reader, char out[RECORD_PLACE])
 {
     const struct fields *r = reader;
@@ -113,7 +111,7 @@ static int fields_open(void **reader, struct record_file *f, struct err *e)
     struct fields *r = xcalloc(1, sizeof *r);
     r->file = f;
     int code = read_fields(r, e);
-    if (!code && !shard_begins((const unsigned char *)f->buffer.buf, f->buffer.n))
+    if (!code && !format_tar.begins((const unsigned char *)f->buffer.buf, f->buffer.n))
         code = err_set(e, ERR_REQUEST, "%s: is no tar archive; samples are read from tar shards (WebDataset)",
                        f->listed->path);
     if (code) {
@@ -243,10 +241,10 @@ static int count(const struct fields *r, struct err *e)
     const struct source_fields *x = r->file->fields;
     int64_t wanted = x->samples ? x->samples(x->ctx, r->file->number) : r->seen;
     if (wanted == r->seen) return OK;
+    r->file->bad->skip = false; /* no record is bad: all of the folder is another one than it says */
     return err_set(e, ERR_CORRUPT,
                    "%s: has %lld samples, .info says %lld: the folder's .nv-meta is of another version of it; prepare "
-                   "it "
-                   "again (energon prepare)",
+                   "it again (energon prepare)",
                    r->file->listed->path, (long long)r->seen, (long long)wanted);
 }
 

@@ -107,7 +107,12 @@ int source_open_with(struct source **out, const char *const *paths, int n_paths,
         n_paths ? OK
                 : err_set(e, ERR_REQUEST, "no input: name text files, folders, .jsonl, .csv, .parquet or .tar files");
     s->list.options = o->remote;
-    for (int i = 0; i < n_paths && !code; i++) code = source_list_add(&s->list, paths[i], e);
+    for (int i = 0; i < n_paths && !code; i++) {
+        code = source_list_add(&s->list, paths[i], e);
+        /* what is known of a shard is known by its number here, and a folder is no shard */
+        if (!code && o->fields && (s->list.n != i + 1 || !s->list.files[i].named))
+            code = err_set(e, ERR_REQUEST, "%s: is a folder; a shard (.tar) was wanted", paths[i]);
+    }
     if (code) {
         source_close(s);
         return code;

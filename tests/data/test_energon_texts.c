@@ -218,6 +218,34 @@ static void refused(void **state)
     refuses(&r, "{image: jpg, caption: txt}");
     describe(&r, "CaptioningSample", "{image: png, caption: txt}", "split_parts: {train: [x.tar]}", "{\"x.tar\": 2}");
     refuses(&r, "x.tar: has 1 samples, .info says 2");
+    struct str out = {0};
+    struct err e = {0};
+    int64_t bad;
+    assert_int_equal(records(&r, "train", true, &out, &bad, &e),
+                     ERR_CORRUPT); /* no bad record, which would be passed over */
+    assert_non_null(strstr(e.text, ".info says 2"));
+    str_free(&out);
+    char *folder = fs_join(r.folder, "sub");
+    assert_int_equal(fs_mkdirs(folder, &e), OK);
+    xfree(folder);
+    for (int n = 0; n < 4; n++) { /* a folder is no shard, however many lie in it */
+        char name[20];
+        snprintf(name, sizeof name, "sub/%d.tar", n);
+        add_picture(&r, "0.png", 0);
+        add(&r, "0.txt", "zero");
+        if (n) end_shard(&r, name);
+        else str_clear(&r.tar);
+        describe(&r, "CaptioningSample", "{image: png, caption: txt}", "split_parts: {train: [sub]}", "{\"sub\": 1}");
+        refuses(&r, n ? "sub: is a folder" : "sub");
+    }
+    static const char *const outside[] = {"..", "sub/..", "../e", "sub/../../e/x.tar", "/x.tar"};
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
+        char split[80], counts[60];
+        snprintf(split, sizeof split, "split_parts: {train: [\"%s\"]}", outside[i]);
+        snprintf(counts, sizeof counts, "{\"%s\": 1}", outside[i]);
+        describe(&r, "CaptioningSample", "{image: png, caption: txt}", split, counts);
+        refuses(&r, "outside of the dataset's folder");
+    }
     describe(&r, "CaptioningSample", "{image: png, caption: txt}", "split_parts: {train: [w.tar]}", "{\"w.tar\": 2}");
     refuses(&r, "w.tar");
     room_free(&r);
