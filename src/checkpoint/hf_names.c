@@ -325,12 +325,12 @@ static const struct row bert_last[] = {
     END,
 };
 
+#define T5_ATTENTION(our, their)                                                                                       \
+    PLAIN(our ".q.weight", their ".q.weight", 'Q', 'D'), PLAIN(our ".k.weight", their ".k.weight", 'Q', 'D'),          \
+        PLAIN(our ".v.weight", their ".v.weight", 'Q', 'D'), PLAIN(our ".o.weight", their ".o.weight", 'D', 'Q')
 #define T5_OWN(our, their)                                                                                             \
     PLAIN(our ".norm1.weight", their ".layer.0.layer_norm.weight", 'D', 0),                                            \
-        PLAIN(our ".attn.q.weight", their ".layer.0.SelfAttention.q.weight", 'Q', 'D'),                                \
-        PLAIN(our ".attn.k.weight", their ".layer.0.SelfAttention.k.weight", 'Q', 'D'),                                \
-        PLAIN(our ".attn.v.weight", their ".layer.0.SelfAttention.v.weight", 'Q', 'D'),                                \
-        PLAIN(our ".attn.o.weight", their ".layer.0.SelfAttention.o.weight", 'D', 'Q')
+        T5_ATTENTION(our ".attn", their ".layer.0.SelfAttention")
 #define T5_MLP(our, their)                                                                                             \
     PLAIN(our ".norm2.weight", their ".layer_norm.weight", 'D', 0),                                                    \
         WHEN('G', our ".mlp.gate.weight", their ".DenseReluDense.wi_0.weight", 'F', 'D'),                              \
@@ -352,16 +352,13 @@ static const struct row t5_encoder[] = {
 static const struct row t5_decoder[] = {
     T5_OWN("layers.%d", "decoder.block.%d"),
     PLAIN("layers.%d.norm_cross.weight", "decoder.block.%d.layer.1.layer_norm.weight", 'D', 0),
-    PLAIN("layers.%d.cross.q.weight", "decoder.block.%d.layer.1.EncDecAttention.q.weight", 'Q', 'D'),
-    PLAIN("layers.%d.cross.k.weight", "decoder.block.%d.layer.1.EncDecAttention.k.weight", 'Q', 'D'),
-    PLAIN("layers.%d.cross.v.weight", "decoder.block.%d.layer.1.EncDecAttention.v.weight", 'Q', 'D'),
-    PLAIN("layers.%d.cross.o.weight", "decoder.block.%d.layer.1.EncDecAttention.o.weight", 'D', 'Q'),
+    T5_ATTENTION("layers.%d.cross", "decoder.block.%d.layer.1.EncDecAttention"),
     T5_MLP("layers.%d", "decoder.block.%d.layer.2"),
     END,
 };
 static const struct row t5_last[] = {
     PLAIN("norm.weight", "decoder.final_layer_norm.weight", 'D', 0),
-    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}, 0},
+    ALONE(0, "head.weight", "lm_head.weight", 'V', 'D'),
     END,
 };
 

@@ -656,19 +656,11 @@ static int resolve_pairs(struct config *c, const struct conf *f, struct err *e)
     if (!span_counts_of(&s, rate, mean, seq, c->model.encoder_len))
         return conf_error(f, e, "model.encoder_len",
                           "%lld: no text leaves the encoder so many tokens by data.spans, and room for the decoder's "
-                          "in "
-                          "model.seq_len = %lld; choose %lld, or leave it out",
+                          "in model.seq_len = %lld; choose %lld, or leave it out",
                           (long long)c->model.encoder_len, (long long)seq, (long long)own.encoder);
     if (c->data.spans.id >= 0 && c->data.spans.id < s.spans - 1)
         return conf_error(f, e, "data.spans.id", "%lld marks count down from it; choose %lld or more",
                           (long long)s.spans, (long long)s.spans - 1);
-    if (c->data.spans.id >= 0 && c->model.vocab && c->data.spans.id >= c->model.vocab)
-        return conf_error(f, e, "data.spans.id",
-                          "%lld is not among model.vocab = %lld numbers; choose a larger vocabulary",
-                          (long long)c->data.spans.id, (long long)c->model.vocab);
-    if (c->data.spans.start && c->model.vocab && c->data.spans.start >= c->model.vocab)
-        return conf_error(f, e, "data.spans.start", "%lld is not among model.vocab = %lld numbers",
-                          (long long)c->data.spans.start, (long long)c->model.vocab);
     return OK;
 }
 

@@ -186,6 +186,12 @@ static int check_pairs(const struct config *c, const struct conf *f, struct err 
         if (is_changed((struct config *)c, f, spans[i]))
             return conf_error(f, e, spans[i], "is of a model of encoder and decoder (model.family: t5); leave it out");
     if (!pairs) return OK;
+    const int64_t said[] = {c->data.spans.id, c->data.spans.start};
+    for (int i = 0; i < 2; i++)
+        if (said[i] >= c->model.vocab)
+            return conf_error(f, e, spans[2 + i],
+                              "%lld is not among model.vocab = %lld numbers; choose a larger vocabulary",
+                              (long long)said[i], (long long)c->model.vocab);
     if (c->data.pack != PACK_JOINED)
         return conf_error(f, e, "data.pack",
                           "spans are taken out of joined documents, for padding is nothing to read; leave it out");

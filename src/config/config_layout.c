@@ -229,8 +229,7 @@ static int check_pairs(const struct config *c, const struct conf *f, struct err 
     if (c->parallel.pp != 1)
         return conf_error(f, e, "parallel.pp",
                           "every layer of t5's decoder reads what the encoder made, and a stage sends one stream to "
-                          "the "
-                          "next; choose 1, and share out samples (parallel.dp_shard) or heads (parallel.tp)");
+                          "the next; choose 1, and share out samples (parallel.dp_shard) or heads (parallel.tp)");
     if (c->parallel.chunks > 1 || c->parallel.schedule_text)
         return conf_error(f, e, c->parallel.chunks > 1 ? "parallel.chunks" : "parallel.schedule_file",
                           "cuts the layers into stages, and every layer of t5's decoder reads what the encoder made; "

@@ -46,8 +46,8 @@ static int named_marks(struct spans *p, const struct tokenizer *t, struct err *e
         if (id >= 0 && id == p->mark - k) continue;
         return err_set(e, ERR_REQUEST,
                        "data.spans.id: the tokenizer has no token %s%s, and a sample has %lld spans to mark; give "
-                       "marks "
-                       "numbers that no token has (data.spans.id: %lld, with model.vocab: %lld), or choose a longer "
+                       "marks numbers that no token has (data.spans.id: %lld, with model.vocab: %lld), or choose a "
+                       "longer "
                        "data.spans.mean",
                        name, id >= 0 ? " one below the mark before it" : "", (long long)p->n.spans,
                        (long long)(tokenizer_vocab(t) + p->n.spans - 1), (long long)(tokenizer_vocab(t) + p->n.spans));
@@ -58,7 +58,6 @@ static int named_marks(struct spans *p, const struct tokenizer *t, struct err *e
 int spans_init(struct spans *p, const struct span_rule *r, const struct tokenizer *t, struct err *e)
 {
     *p = (struct spans){.seq = r->seq, .start = (int32_t)r->start};
-    if (r->rate <= 0) return OK;
     if (!span_counts_of(&p->n, r->rate, r->mean, r->seq, r->encoder))
         return err_set(e, ERR_REQUEST, "model.encoder_len: no text of %lld tokens leaves the encoder %lld",
                        (long long)r->seq, (long long)r->encoder);

@@ -30,6 +30,12 @@ expect() { # WORDS COMMAND...
     "$@" >out 2>&1 && fail "$*: not refused"
     grep -qF -- "$words" out || fail "$*: no '$words': $(head -5 out)"
 }
+for key in id=300 id=9000000 "id=256 data.spans.start=400"; do # the vocabulary is the tokenizer's, where nobody says it
+    # shellcheck disable=SC2086
+    expect "is not among model.vocab = 257 numbers" "$tutti" train "$root/examples/t5.yaml" data.train=text data.valid=[] model.vocab=null data.spans.$key run.dir=no
+done
+sed 's/"decoder_start_token_id": *0/"decoder_start_token_id": 5/' one.hf/config.json >config.json && cp config.json one.hf/config.json
+expect "decoder_start_token_id" "$tutti" checkpoint import one.hf no.back
 expect "is an encoder with a decoder (t5)" "$tutti" generate one --prompt x
 expect "parallel.pp: every layer of t5's decoder reads" "${t5[@]}" run.dir=x -n 2 parallel.pp=2
 expect "parallel.cp: a sample of t5 is two texts" "${t5[@]}" run.dir=x -n 2 parallel.cp=2
