@@ -35,8 +35,7 @@ static int check_leaf(const struct energon_leaf *l, struct err *e)
     if (!what) return OK;
     return err_set(e, ERR_REQUEST,
                    "%s: %s: is read for a model of pictures and classes alone (vit); for texts with pictures folders "
-                   "are "
-                   "put together by blend and weight, whole",
+                   "are put together by blend and weight, whole",
                    l->name, what);
 }
 

@@ -23,6 +23,7 @@
 #include "data/sample_keys.h"
 #include "source/bad_list.h"
 #include "source/blob_remote.h"
+#include "source/sample_field.h"
 #include "source/source_buffer.h"
 #include "source/source_list.h"
 #include "source/tar_members.h"
@@ -752,7 +753,7 @@ int image_index_key(struct image_index *x, const struct image_place *p, struct s
     struct tar *t = tar_new(&b);
     int got = code ? code : tar_next(t, &m, e);
     str_clear(out);
-    if (got > 0) str_add(out, m.name, image_key(m.name));
+    if (got > 0) str_add(out, m.name, sample_key(m.name));
     tar_free(t);
     source_buffer_fini(&b);
     blob_close(blob);

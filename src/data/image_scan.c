@@ -67,8 +67,6 @@ void image_scan_close(struct image_scan *s)
     xfree(s);
 }
 
-size_t image_key(const char *name) { return sample_key(name); }
-
 bool image_scan_goes_on(const struct image_scan *s) { return s->goes_on; }
 
 const char *image_scan_key(const struct image_scan *s) { return str_text(&s->key); }
@@ -160,8 +158,7 @@ static int read_label(struct image_scan *s, int64_t at, struct err *e)
     else if (w->n_steps) snprintf(what, sizeof what, "its .json has no whole number at %.200s", s->o.label);
     else
         snprintf(what, sizeof what,
-                 "its label .%.60s is \"%.60s\", no whole number; classes are numbers here, captions train no model "
-                 "yet",
+                 "its label .%.60s is \"%.60s\", no whole number; classes are numbers here (captions train llava)",
                  w->extension, str_text(&s->label));
     for (char *p = what; *p; p++)
         if ((unsigned char)*p < ' ') *p = ' ';
@@ -173,7 +170,7 @@ static int first_member(struct image_scan *s, struct tar_member *m, struct err *
     int got = 1;
     if (s->has_ahead) *m = s->ahead;
     else got = s->at_end ? 0 : tar_next(s->tar, m, e);
-    while (got > 0 && !image_key(m->name)) got = tar_next(s->tar, m, e);
+    while (got > 0 && !sample_key(m->name)) got = tar_next(s->tar, m, e);
     s->has_ahead = false;
     return got;
 }
@@ -188,17 +185,17 @@ int image_scan_next(struct image_scan *s, struct image_found *f, struct err *e)
     str_clear(&s->key);
     str_clear(&s->found);
     str_clear(&s->label);
-    str_add(&s->key, m.name, image_key(m.name));
+    str_add(&s->key, m.name, sample_key(m.name));
     s->has_image = s->other = false;
     s->label_way = s->field.n;
     s->image = (struct image_found){.header = m.offset};
     int64_t at = m.offset;
     for (;;) {
-        if (!code && image_key(m.name)) code = take_member(s, &m, e);
+        if (!code && sample_key(m.name)) code = take_member(s, &m, e);
         if (code && !s->goes_on) return code;
         got = tar_next(s->tar, &m, code ? &later : e);
         if (got <= 0) break;
-        size_t n = image_key(m.name);
+        size_t n = sample_key(m.name);
         if (!n || (n == s->key.n && !memcmp(m.name, s->key.p, n))) continue;
         s->ahead = m;
         s->has_ahead = true;

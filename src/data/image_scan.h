@@ -31,7 +31,4 @@ void image_scan_close(struct image_scan *s); /* NULL is fine */
 int image_scan_next(struct image_scan *s, struct image_found *f, struct err *e);
 bool image_scan_goes_on(const struct image_scan *s);
 const char *image_scan_key(const struct image_scan *s); /* of the last sample, also of a bad one; until the next call */
-/* Bytes of a name that are the key; an extension follows behind a dot. 0: the name has none. */
-size_t image_key(const char *name);
-
 #endif

@@ -49,7 +49,7 @@ static int fill_sample(struct tar *t, struct sample_place *p, struct str *key, i
     int got, code = OK;
     while (!code && (got = tar_next(t, &m, e)) != 0) {
         if (got < 0) return bad(p, "", e), got;
-        size_t length = image_key(m.name);
+        size_t length = sample_key(m.name);
         if (!length) continue;
         if (!key->n) str_add(key, m.name, length);
         if (length != key->n || memcmp(m.name, key->p, length) != 0) break;

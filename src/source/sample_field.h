@@ -7,7 +7,6 @@
 #define TUTTI_SOURCE_SAMPLE_FIELD_H
 
 #include <stdbool.h>
-
 #include <stddef.h>
 
 #include "base/err.h"

@@ -35,8 +35,8 @@ static void print_answers(const struct verify *v, struct str *out)
     }
     if (same + rounded)
         str_printf(out,
-                   "answers: log-probabilities when written and when learned are the same bits in %d layouts; in %d, "
-                   "over tp and cp, they differ by %.2g nats at most\n",
+                   "answers: log-probabilities when written and when learned are the same bits in %d layouts; in %d "
+                   "they differ by %.2g nats at most\n",
                    same, rounded, most);
 }
 

@@ -49,8 +49,9 @@ struct trial {
     int64_t began; /* bytes that rank 0 had sent to servers before the first step */
 };
 
-/* [4][global][seq]: random tokens, targets, positions, documents; `which` batch. Of pictures they are zeros, and behind
- * them are labels, [global], pixels, f32, and what losses of tokens are weighed by, f32, [global][seq]. xfree it. */
+/* [6][global][seq]: random tokens, targets, positions, documents, segments, patches; `which` batch. Of pictures they
+ * are zeros, and behind them are labels, [global], pixels, f32, and what losses of tokens are weighed by, f32,
+ * [global][seq]. xfree it. */
 int32_t *trial_tokens(const struct config *c, int which);
 int trial_run(struct trial *t, struct err *e);
 
