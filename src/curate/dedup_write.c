@@ -25,7 +25,7 @@ enum { SAMPLE_BYTES = 240 };
 
 /* ---- the folder ------------------------------------------------------------------------------------------------ */
 
-static int check_folder(const struct dedup_folder *f, const char *out, uint64_t key, bool *begun, struct err *e)
+static int check_folder(struct dedup_folder *f, const char *out, uint64_t key, bool *begun, struct err *e)
 {
     char **names, *job = fs_join(f->work, "job"), *text = NULL;
     int n;
@@ -37,12 +37,12 @@ static int check_folder(const struct dedup_folder *f, const char *out, uint64_t 
         xfree(job);
         return code;
     }
-    bool finished = false, other = false;
+    bool other = false;
     for (int i = 0; i < n; i++) {
-        finished = finished || !strcmp(names[i], RESULT);
+        f->finished = f->finished || !strcmp(names[i], RESULT);
         other = other || (strcmp(names[i], DEDUP_WORK) && strcmp(names[i], "dedup.lock"));
     }
-    if (finished) {
+    if (f->finished) {
         code = err_set(e, ERR_REQUEST, "%s: holds a finished result (dedup.json); choose another --out, or remove it",
                        out);
     } else if (fs_exists(job)) {
@@ -85,6 +85,7 @@ int dedup_folder_take(struct dedup_folder *f, const char *out, uint64_t key, str
 void dedup_folder_leave(struct dedup_folder *f, bool done)
 {
     struct err e;
+    done = done || f->finished; /* one that was killed while it removed its work goes no further than this */
     if (done) fs_remove_tree(f->work, &e);
     if (f->lock.fd >= 0) {
         if (done) unlink(f->lock_path);

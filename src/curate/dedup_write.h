@@ -12,9 +12,10 @@ struct dedup_folder {
     struct fs_lock lock;
     char *work; /* out/dedup.work */
     char *lock_path;
+    bool finished; /* it holds a result: refused, and what a killed run had no time to remove is removed */
 };
 /* Makes the folder, or takes the one of an interrupted run with this key; any other that holds something is refused.
- * Local: rank 0. */
+ * dedup_folder_leave follows whatever came of it. Local: rank 0. */
 int dedup_folder_take(struct dedup_folder *f, const char *out, uint64_t key, struct err *e);
 void dedup_folder_leave(struct dedup_folder *f, bool done); /* done: and removes the work folder */
 

@@ -42,6 +42,15 @@ for ((i = 1; i <= 12; i++)); do
     [ "$(find "$dir/killed" -maxdepth 1 -name '*.part' | wc -l)" -le 4 ] || fail "parts left behind: $(ls "$dir/killed")"
 done
 [ -e "$dir/killed/dedup.json" ] || dedup --out "$dir/killed" -n 2 "$dir/in" >"$dir/log" 2>&1 || fail "after kills: $(cat "$dir/log")"
+# Killed with its result there, and its work too: the result stands, and the next one removes the rest.
+cp -r "$dir/want" "$dir/done" && mkdir -p "$dir/done/dedup.work/rank-0-of-2" && echo 1 >"$dir/done/dedup.work/rank-0-of-2/0-exact.edits"
+: >"$dir/done/dedup.lock"
+for done in done killed; do
+    dedup --out "$dir/$done" -n 2 "$dir/in" >"$dir/log" 2>&1
+    status=$?
+    { [ $status = 2 ] && grep -q "holds a finished result" "$dir/log"; } || fail "$done: status $status: $(cat "$dir/log")"
+done
+[ "$(whole "$dir/done")" = "$want" ] || fail "what was left: $(diff <(whole "$dir/done") <(echo "$want"))"
 [ "$(whole "$dir/killed")" = "$want" ] || fail "after $kills kills the result is another: $(diff <(whole "$dir/killed") <(echo "$want"))"
 [ $kills -ge 1 ] || fail "nothing was killed"
 
