@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/rng.h"
 
 static const struct bench_model models[] = {
     /* clang-format off */
@@ -24,4 +25,17 @@ const struct bench_model *bench_model(const char *name)
         if (!strcmp(models[m].name, name)) return &models[m];
     CHECK(0, "%s is among the choices and no model", name);
     return NULL;
+}
+
+int64_t bench_fill(int32_t *memory, const struct config *c)
+{
+    int64_t seq = c->model.seq_len, n = c->batch.global * seq;
+    int64_t read = model_pairs(&c->model) ? c->model.encoder_len : 0; /* by an encoder: no targets */
+    for (int64_t i = 0; i < n; i++) {
+        memory[i] = (int32_t)(rng_u32(1, 1, (uint64_t)i) % (uint64_t)c->model.vocab);
+        memory[n + i] = i % seq < read ? -1 : (int32_t)(rng_u32(1, 2, (uint64_t)i) % (uint64_t)c->model.vocab);
+        memory[2 * n + i] = (int32_t)(i % seq);
+        memory[3 * n + i] = 0;
+    }
+    return seq - read;
 }

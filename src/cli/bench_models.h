@@ -3,6 +3,8 @@
 #ifndef TUTTI_CLI_BENCH_MODELS_H
 #define TUTTI_CLI_BENCH_MODELS_H
 
+#include "config/config.h"
+
 enum { BENCH_MODEL_KEYS = 10 };
 struct bench_model {
     const char *name;
@@ -11,5 +13,9 @@ struct bench_model {
 #define BENCH_MODELS "gpt2-124m|gpt2-355m|llama-110m|tiny"
 /* One of these names; a CHECK where it is none. */
 const struct bench_model *bench_model(const char *name);
+
+/* A step's batch of random tokens: [4][global][seq] of tokens, targets (-1 where an encoder reads), positions and
+ * documents, which is one. How many of a sequence are trained. */
+int64_t bench_fill(int32_t *memory, const struct config *c);
 
 #endif

@@ -21,7 +21,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/rng.h"
+#include "cli/bench_models.h"
 #include "cli/cli.h"
 #include "run/saving.h"
 #include "run/site.h"
@@ -228,16 +228,9 @@ static int steps(struct site *s, const struct config *c, const struct save_info 
     int64_t seq = c->model.seq_len, n = c->batch.global * seq;
     int32_t *memory = xmalloc(to_size(4 * n) * sizeof *memory), *targets = memory + n, *positions = targets + n,
             *docs = positions + n;
-    int64_t read = model_pairs(&c->model) ? c->model.encoder_len : 0; /* by an encoder: no targets */
-    for (int64_t i = 0; i < n; i++) {
-        memory[i] = (int32_t)(rng_u32(1, 1, (uint64_t)i) % (uint64_t)c->model.vocab);
-        targets[i] = i % seq < read ? -1 : (int32_t)(rng_u32(1, 2, (uint64_t)i) % (uint64_t)c->model.vocab);
-        positions[i] = (int32_t)(i % seq);
-        docs[i] = 0;
-    }
     struct engine_batch b = {.tokens = memory, .targets = targets, .positions = positions, .docs = docs};
     b.n = c->batch.global;
-    b.n_trained = c->batch.global * (seq - read);
+    b.n_trained = c->batch.global * bench_fill(memory, c);
     struct engine_report r;
     struct saving *x;
     int rc = OK;

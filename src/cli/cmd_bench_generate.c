@@ -48,7 +48,8 @@ static const struct cli_table table = {
 
 struct figures {
     double token_s, batch_s, prompt_s, forward_s, read_s, weight_bytes;
-    double whole_s, whole_bytes; /* a token's with whole weights, and those bytes; 0: no others are measured */
+    double whole_s, whole_bytes, whole_read_s; /* a token's with whole weights, those bytes, and reading them; 0: no
+                                                  others are measured */
 };
 
 /* What is measured, and the same model with whole weights: one where --weights is not given. */
@@ -140,15 +141,15 @@ static int measure(const struct request *q, const struct models *m, struct team 
     struct decoding *d = m->d;
     const bool two = m->whole != m->d;
     int n = (int)q->sequences, *sequence = xcalloc(to_size(n), sizeof *sequence), rc = OK;
-    size_t bytes = (size_t)f->weight_bytes / 128 * 128;
+    const int64_t own = (int64_t)f->weight_bytes / 128 * 16, others = (int64_t)f->whole_bytes / 128 * 16; /* words */
     struct reading *r = xcalloc(1, sizeof *r);
-    uint64_t *words = xmalloc(bytes + 128);
-    for (size_t i = 0; i < bytes / 8; i++) words[i] = i;
-    *r = (struct reading){.p = words, .n = (int64_t)(bytes / 8)};
+    uint64_t *words = xmalloc(to_size(own > others ? own : others) * sizeof *words + 128);
+    for (int64_t i = 0; i < own || i < others; i++) words[i] = (uint64_t)i;
+    *r = (struct reading){.p = words, .n = own};
     f->token_s = f->batch_s = f->prompt_s = f->forward_s = f->read_s = 1e30;
     for (int i = 0; i < n; i++) sequence[i] = decoding_open(d);
     const int beside = two ? decoding_open(m->whole) : -1;
-    if (two) f->whole_s = 1e30;
+    if (two) f->whole_s = f->whole_read_s = 1e30;
     for (int k = 0; k <= ROUNDS && !rc; k++) { /* the first one records programs */
         double prompt = 0, token = 0, batch = 0, forward = 0, whole = 0, read = read_once(team, r);
         rc = feed_prompt(d, sequence[0], q->prompt, &prompt, e);
@@ -156,6 +157,9 @@ static int measure(const struct request *q, const struct models *m, struct team 
         if (!rc) rc = write_some(d, sequence, 1, q->tokens, &token, e);
         if (two) decoding_cut(m->whole, beside, 0);
         if (!rc && two) rc = write_some(m->whole, &beside, 1, q->tokens, &whole, e);
+        r->n = others;
+        double read_whole = two ? read_once(team, r) : 0;
+        r->n = own;
         for (int i = 1; i < n; i++) decoding_cut(d, sequence[i], 0);
         if (!rc && n > 1) rc = write_some(d, sequence, n, 4, &batch, e);
         read = least(read, read_once(team, r));
@@ -166,6 +170,7 @@ static int measure(const struct request *q, const struct models *m, struct team 
         f->batch_s = least(f->batch_s, batch);
         f->read_s = least(f->read_s, read);
         if (two) f->whole_s = least(f->whole_s, whole);
+        if (two) f->whole_read_s = least(f->whole_read_s, read_whole);
     }
     xfree(words);
     xfree(r);
@@ -174,12 +179,6 @@ static int measure(const struct request *q, const struct models *m, struct team 
 }
 
 /* ---- what is said ---- */
-
-/* Of whole weights: the share of reading them at the rate that was measured. */
-static double whole_share(const struct figures *f)
-{
-    return f->whole_bytes / (f->weight_bytes / f->read_s) / f->whole_s;
-}
 
 static void print_json(const struct request *q, const struct figures *f)
 {
@@ -197,7 +196,7 @@ static void print_json(const struct request *q, const struct figures *f)
     if (q->weights) {
         json_put_real(&o, "whole_weight_bytes", f->whole_bytes);
         json_put_real(&o, "whole_tokens_per_s", 1 / f->whole_s);
-        json_put_real(&o, "whole_bandwidth_share", whole_share(f));
+        json_put_real(&o, "whole_bandwidth_share", f->whole_read_s / f->whole_s);
     }
     if (q->sequences > 1) json_put_int(&o, "sequences", q->sequences);
     if (q->sequences > 1) json_put_real(&o, "together_tokens_per_s", (double)q->sequences / f->batch_s);
@@ -217,8 +216,8 @@ static void print_table(const struct request *q, const struct figures *f)
            str_bytes(a, f->weight_bytes), 100 * f->read_s / f->token_s, str_bytes(b, f->weight_bytes / f->read_s));
     if (q->weights)
         printf("whole weights beside it: %.1f tokens/s, each %s: %.0f %%\n", 1 / f->whole_s,
-               str_bytes(a, f->whole_bytes), 100 * whole_share(f));
-    if (f->read_s > f->token_s)
+               str_bytes(a, f->whole_bytes), 100 * f->whole_read_s / f->whole_s);
+    if (f->read_s > f->token_s || f->whole_read_s > f->whole_s)
         printf(
             "more than 100 %% is no share: the weights stay in a cache, or others used the memory while it was read\n");
     if (q->sequences > 1)

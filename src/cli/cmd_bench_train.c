@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "base/thread.h"
 #include "cli/bench_models.h"
 #include "cli/cli.h"
@@ -109,13 +108,7 @@ static void random_batch(struct engine_batch *b, int32_t *memory, const struct c
 {
     int64_t seq = c->model.seq_len, n = c->batch.global * seq, first, count;
     int32_t *tokens = memory, *targets = memory + n, *positions = memory + 2 * n, *docs = memory + 3 * n;
-    int64_t read = model_pairs(&c->model) ? c->model.encoder_len : 0; /* by an encoder: no targets */
-    for (int64_t i = 0; i < n; i++) {
-        tokens[i] = (int32_t)(rng_u32(1, 1, (uint64_t)i) % (uint64_t)c->model.vocab);
-        targets[i] = i % seq < read ? -1 : (int32_t)(rng_u32(1, 2, (uint64_t)i) % (uint64_t)c->model.vocab);
-        positions[i] = (int32_t)(i % seq);
-        docs[i] = 0;
-    }
+    int64_t trained = bench_fill(memory, c);
     config_part(c, part, &first, &count);
     *b = (struct engine_batch){.tokens = tokens + first * seq,
                                .targets = targets + first * seq,
@@ -123,7 +116,7 @@ static void random_batch(struct engine_batch *b, int32_t *memory, const struct c
                                .docs = docs + first * seq,
                                .n = count,
                                .first = first,
-                               .n_trained = count * (seq - read)};
+                               .n_trained = count * trained};
 }
 
 static void read_profile(struct figures *f, const struct tape_profile *p)

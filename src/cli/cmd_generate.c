@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -44,7 +43,8 @@ static const struct cli_option options[] = {
      .help = "a prompt in each record of a .jsonl file (its member \"prompt\"); one line of JSON for each"},
     {"--template", "T", CLI_TEXT, AT(template), .help = "with --prompts: what is made of a record's members, in Jinja"},
     {"--batch", "N", CLI_INT, AT(batch), .lo = 1, .hi = 1024, .help = "with --prompts: so many at once (default 16)"},
-    {"--stop", "TEXT", CLI_TEXT, AT(stop), .help = "with --prompts: a text that ends what is written, and is left out"},
+    {"--stop", "TEXT", CLI_TEXT, AT(stop),
+     .help = "with --prompts or --beams: a text that ends what is written, and is left out"},
     {"--min-p", "P", CLI_REAL, AT(before.min_p), .most = 1,
      .help = "with --prompts: no token less likely than P times the likeliest"},
     {"--repetition", "R", CLI_REAL, AT(before.repetition), .most = 1e6,
@@ -93,7 +93,7 @@ static const struct cli_table table = {
 /* Beams draw nothing, and drafts guess for one text. 0, or 2 after saying what does not go with what. */
 static int check_ways(const struct request *q)
 {
-    bool draws = (q->spec.temperature != TEMPERATURE && q->spec.temperature != 0) || q->spec.top_k || q->spec.top_p < 1;
+    bool draws = q->spec.temperature > 0 || q->spec.top_k || q->spec.top_p < 1;
     if (q->beams && (draws || sample_before_changes(&q->before)))
         return cli_usage("generate", "--beams takes the likeliest text and draws nothing: leave out --temperature, "
                                      "--top-k, --top-p, --min-p, --repetition, --presence and --frequency");
@@ -110,7 +110,7 @@ static int check_ways(const struct request *q)
 static bool parse(int argc, char **argv, struct request *q, int *status)
 {
     *q = (struct request){.max_tokens = 128,
-                          .spec = {.temperature = TEMPERATURE, .top_p = 1},
+                          .spec = {.temperature = -1 /* not said */, .top_p = 1},
                           .seed = 1,
                           .length_penalty = 1,
                           .dtype = "bf16"};
@@ -126,8 +126,9 @@ static bool parse(int argc, char **argv, struct request *q, int *status)
     if (!q->prompts && for_many)
         *status =
             cli_usage("generate", "--template, --batch, --stop, --min-p, --repetition, --presence and --frequency "
-                                  "go with --prompts FILE");
+                                  "go with --prompts FILE (--stop with --beams, too)");
     if (!*status) *status = check_ways(q);
+    if (q->spec.temperature < 0) q->spec.temperature = TEMPERATURE;
     q->spec.seed = (uint64_t)q->seed;
     return !*status;
 }
@@ -231,6 +232,10 @@ static struct beam_options beam_options_of(const struct request *q)
 /* A line of JSON for each prompt of a file. */
 static int generate_many(const struct request *q, struct model_at_work *m, struct err *e)
 {
+    if (q->beams) {
+        struct beam_options o = beam_options_of(q);
+        return beam_many(m->decoding, m->tokenizer, q->prompts, q->template, &o, print_one, NULL, e);
+    }
     struct write_many_options many = {.path = q->prompts,
                                       .template = q->template,
                                       .max_tokens = q->max_tokens,
@@ -238,38 +243,10 @@ static int generate_many(const struct request *q, struct model_at_work *m, struc
                                       .before = q->before,
                                       .stop = (const char *const *)&q->stop,
                                       .n_stop = q->stop != NULL};
-    struct beam_options beams = beam_options_of(q);
-    if (q->beams) return beam_many(m->decoding, m->tokenizer, &many, &beams, print_one, NULL, e);
     return write_many(m->decoding, m->tokenizer, &many, print_one, NULL, e);
 }
 
-/* The likeliest text after the prompt; an empty one starts a document. */
-static int generate_beams(const struct request *q, struct model_at_work *m, struct err *e)
-{
-    struct tokens ids = {0};
-    struct beam_text x = {0};
-    struct beam_options o = beam_options_of(q);
-    int32_t start = tokenizer_bos(m->tokenizer) >= 0 ? tokenizer_bos(m->tokenizer) : tokenizer_eos(m->tokenizer);
-    double from = clock_now_s();
-    int rc = tokenizer_encode(m->tokenizer, q->text, strlen(q->text), &ids, e);
-    if (!rc && !ids.n && start >= 0) tokens_push(&ids, start);
-    if (!rc) rc = beam_text(m->decoding, m->tokenizer, ids.ids, ids.n, &o, &x, e);
-    struct generate_result r = {.prompt_tokens = ids.n,
-                                .tokens = x.tokens,
-                                .tokens_s = clock_now_s() - from,
-                                .stopped = x.stopped};
-    if (!rc && q->json) print_json(q, q->text, &x.text, &r, &x);
-    if (!rc && !q->json) {
-        fputs(q->text, stdout);
-        (void)emit(NULL, str_text(&x.text), x.text.n);
-        fputc('\n', stdout);
-    }
-    tokens_free(&ids);
-    beam_text_free(&x);
-    return rc;
-}
-
-static void say_end(const struct request *q, const struct generator *g, const struct generate_result *r)
+static void say_end(const struct request *q, int64_t room, const struct generate_result *r)
 {
     if (log_is_terminal())
         log_info("%lld prompt tokens in %.2f s, %lld new ones at %.1f tokens/s (%s)", (long long)r->prompt_tokens,
@@ -279,7 +256,34 @@ static void say_end(const struct request *q, const struct generator *g, const st
     if (!strcmp(r->stopped, "cache full"))
         log_warn("stopped after %lld of %lld new tokens: with the prompt these are the %lld positions that the model "
                  "has",
-                 (long long)r->tokens, (long long)q->max_tokens, (long long)generator_room(g));
+                 (long long)r->tokens, (long long)q->max_tokens, (long long)room);
+}
+
+/* The likeliest text after the prompt; an empty one starts a document. */
+static int generate_beams(const struct request *q, struct model_at_work *m, struct err *e)
+{
+    struct tokens ids = {0};
+    struct beam_text x = {0};
+    struct beam_options o = beam_options_of(q);
+    int32_t start = tokenizer_start(m->tokenizer, decoding_model(m->decoding)->vocab);
+    int rc = tokenizer_encode(m->tokenizer, q->text, strlen(q->text), &ids, e);
+    if (!rc && !ids.n && start >= 0) tokens_push(&ids, start);
+    if (!rc) rc = beam_text(m->decoding, m->tokenizer, ids.ids, ids.n, &o, &x, e);
+    struct generate_result r = {.prompt_tokens = ids.n,
+                                .tokens = x.tokens,
+                                .prompt_s = x.prompt_s,
+                                .tokens_s = x.tokens_s,
+                                .stopped = x.stopped};
+    if (!rc && q->json) print_json(q, q->text, &x.text, &r, &x);
+    if (!rc && !q->json) {
+        fputs(q->text, stdout);
+        (void)emit(NULL, str_text(&x.text), x.text.n);
+        fputc('\n', stdout);
+    }
+    if (!rc) say_end(q, decoding_room(m->decoding), &r);
+    tokens_free(&ids);
+    beam_text_free(&x);
+    return rc;
 }
 
 /* As training sees it with data.image as it is by default. */
@@ -348,7 +352,7 @@ static int generate_one(const struct request *q, struct model_at_work *m, struct
         if (!q->json) fputc('\n', stdout);
         else if (!rc) print_json(q, q->text, &text, &r, NULL);
     }
-    if (!rc) say_end(q, g, &r);
+    if (!rc) say_end(q, generator_room(g), &r);
     generator_free(g);
     draft_close(&draft);
     str_free(&text);

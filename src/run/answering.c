@@ -235,10 +235,8 @@ static void tell(struct answering *a, struct answer *x, int32_t id, bool prompt,
 /* What a token looks like may hang on its being the first, so the decoder gets a prompt that is not told, too. */
 static void pass_prompt(struct answer *x, int64_t end)
 {
-    struct str nobody = {0};
-    for (; x->told < end; x->told++) decoder_push(&x->decoder, x->ids[x->told], &nobody);
-    x->decoder.n_held = 0;
-    str_free(&nobody);
+    if (end > x->told) decoder_pass(&x->decoder, x->ids + x->told, end - x->told);
+    if (end > x->told) x->told = end;
 }
 
 static void choose(struct answering *a, struct answer *x, const float *logits_V)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The prompt in pieces through one sequence, then a step of all hypotheses at a time, one row each. Cost of a step: the
- * weights once, and a page's copy for each hypothesis that shares its parent with another one. */
+ * weights once, and a page's copy for each hypothesis that shares its parent with another one; with stop strings also
+ * the decoding of prompt and text of each candidate, since what a token looks like may hang on those before it. */
 #include "run/beam_text.h"
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "run/beam.h"
 #include "run/prompts.h"
@@ -17,6 +19,7 @@ struct search {
     int64_t n;
     struct beams *beams;
     int sequence[BEAM_MOST], n_sequences; /* of each hypothesis that goes on */
+    double prompt_s, tokens_s;
 };
 
 /* What the tokens look like behind the prompt; rest: with the bytes of a character that is not whole. */
@@ -24,9 +27,7 @@ static void text_of(const struct search *s, const int32_t *ids, int64_t n, bool 
 {
     struct decoder dec = {.t = s->t};
     struct str nobody = {0};
-    for (int64_t i = 0; i < s->n; i++)
-        if (s->prompt[i] < tokenizer_vocab(s->t)) decoder_push(&dec, s->prompt[i], &nobody);
-    dec.n_held = 0;
+    decoder_pass(&dec, s->prompt, s->n);
     for (int64_t i = 0; i < n; i++) decoder_push(&dec, ids[i], out);
     decoder_end(&dec, rest ? out : &nobody);
     str_free(&nobody);
@@ -123,13 +124,17 @@ static int feed_tokens(struct search *s, const float **logits, struct err *e)
 static int search(struct search *s, struct err *e)
 {
     const float *logits;
+    double from = clock_now_s();
     int rc = feed_prompt(s, &logits, e);
+    s->prompt_s = clock_now_s() - from;
+    from = clock_now_s();
     while (!rc) {
         rc = beams_step(s->beams, logits, e);
         if (rc || !beams_live(s->beams)) break;
         rc = inherit(s, e);
         if (!rc) rc = feed_tokens(s, &logits, e);
     }
+    s->tokens_s = clock_now_s() - from;
     close_all(s);
     return rc;
 }
@@ -143,6 +148,8 @@ static void tell_best(const struct search *s, bool short_of_room, struct beam_te
     out->tokens = f.n - (f.why == BEAM_END_OF_TEXT);
     out->logprob = f.logprob;
     out->score = f.score;
+    out->prompt_s = s->prompt_s;
+    out->tokens_s = s->tokens_s;
     out->stopped = f.why == BEAM_LENGTH && short_of_room ? "cache full" : why[f.why];
     text_of(s, f.ids, out->tokens, f.why != BEAM_STOP, &out->text);
     if (f.why == BEAM_STOP) out->text.n = stops_at(s, &out->text);
@@ -185,8 +192,6 @@ int beam_text(struct decoding *d, const struct tokenizer *t, const int32_t *ids,
     s.beams = beams_new(&c);
     rc = search(&s, e);
     str_clear(&out->text);
-    if (!rc && !beams_found(s.beams))
-        rc = err_set(e, ERR_NUMERIC, "no token may follow: all logits but those of hypotheses that went on are -inf");
     if (!rc) tell_best(&s, fit < o->max_tokens, out);
     beams_free(s.beams);
     return rc;
@@ -215,12 +220,12 @@ static int next_text(struct decoding *d, const struct tokenizer *t, const struct
     return rc;
 }
 
-int beam_many(struct decoding *d, const struct tokenizer *t, const struct write_many_options *many,
+int beam_many(struct decoding *d, const struct tokenizer *t, const char *path, const char *template,
               const struct beam_options *o, many_text_fn *tell, void *ctx, struct err *e)
 {
     struct prompts *prompts;
-    struct prompts_options p = {.path = many->path,
-                                .template = many->template,
+    struct prompts_options p = {.path = path,
+                                .template = template,
                                 .name = "--template",
                                 .tokenizer = t,
                                 .most_tokens = decoding_room(d),

@@ -24,15 +24,16 @@ struct beam_text { /* all zero: nothing yet */
     struct tokens ids;     /* with the one that ended it */
     double logprob, score; /* of its tokens together, with the one that ended it; by length */
     int64_t tokens;        /* without an end of a text */
-    const char *stopped;   /* "end of text", "stop string", "length", "cache full" */
+    double prompt_s, tokens_s;
+    const char *stopped; /* "end of text", "stop string", "length", "cache full" */
 };
 /* After the n tokens of a prompt, at least one. ERR_REQUEST: they are not the model's, or too many. */
 int beam_text(struct decoding *d, const struct tokenizer *t, const int32_t *ids, int64_t n,
               const struct beam_options *o, struct beam_text *out, struct err *e);
 void beam_text_free(struct beam_text *x);
 
-/* After each prompt of a file, told in its order. Of `many` what is said of drawing tokens has no meaning here. */
-int beam_many(struct decoding *d, const struct tokenizer *t, const struct write_many_options *many,
+/* After each prompt of a file, told in its order; template: NULL, or what makes a prompt of a record. */
+int beam_many(struct decoding *d, const struct tokenizer *t, const char *path, const char *template,
               const struct beam_options *o, many_text_fn *tell, void *ctx, struct err *e);
 
 #endif

@@ -118,9 +118,6 @@ static int size_cache(struct decoding *d, const struct decoding_options *o, cons
     d->cache.sequences = o->sequences ? o->sequences : 1;
     d->cache.most = (d->room + d->cache.page - 1) / d->cache.page;
     d->cache.pages = d->cache.most * d->cache.sequences;
-    if (model_scans(&d->model) && d->par.size[AXIS_TP] > 1)
-        return err_set(e, ERR_REQUEST,
-                       "state spaces are not shared out over tp when they generate; choose parallel.tp: 1, or pp");
     return o->cache_bytes ? fit_cache(d, o->cache_bytes, stage, e) : OK;
 }
 

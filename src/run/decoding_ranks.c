@@ -33,13 +33,16 @@ void decoding_ranks_fini(struct decoding_ranks *g) { ranks_fini(&g->ranks); }
 int decoding_ranks_split(const struct decoding_ranks *g, const struct model_config *m, struct model_stage *stage,
                          struct err *e)
 {
+    if (g->tp > 1 && model_scans(m))
+        return err_set(e, ERR_REQUEST,
+                       "state spaces are not shared out over tp when they generate; choose parallel.tp: 1, or pp");
     int64_t ffn = m->moe.experts && m->moe.ffn < m->ffn ? m->moe.ffn : m->ffn;
     const struct {
         const char *what;
         int64_t n;
     } cut[] = {{"heads", m->heads}, {"columns of the MLP", ffn}, {"tokens of the vocabulary", m->vocab}};
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++)
-        if (g->tp > 1 && !model_scans(m) && g->tp > cut[i].n) /* states over tp are refused with their own reason */
+        if (g->tp > 1 && g->tp > cut[i].n)
             return err_set(e, ERR_REQUEST, "tp: %d ranks share out %lld %s; choose at most %lld", g->tp,
                            (long long)cut[i].n, cut[i].what, (long long)cut[i].n);
     int rc = stages_split(stage, g->n_stages, m, 1, NULL, 0, e);

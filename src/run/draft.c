@@ -9,8 +9,8 @@ int draft_same_tokens(const struct tokenizer *draft, const struct tokenizer *mod
 {
     if (tokenizer_vocab(draft) != tokenizer_vocab(model))
         return err_set(e, ERR_REQUEST,
-                       "its tokenizer has %d tokens, and the model's %d; give a draft with the model's tokenizer, or "
-                       "ngram",
+                       "its tokenizer has %d tokens, and the model's %d; give a draft with the model's "
+                       "tokenizer, or ngram",
                        tokenizer_vocab(draft), tokenizer_vocab(model));
     for (int32_t id = 0; id < tokenizer_vocab(model); id++) {
         size_t n, m;
@@ -18,8 +18,7 @@ int draft_same_tokens(const struct tokenizer *draft, const struct tokenizer *mod
         if (n != m || memcmp(a, b, n))
             return err_set(e, ERR_REQUEST,
                            "token %d is '%.*s' there, and '%.*s' of the model; give a draft with the model's "
-                           "tokenizer, "
-                           "or ngram",
+                           "tokenizer, or ngram",
                            id, n < 40 ? (int)n : 40, a, m < 40 ? (int)m : 40, b);
     }
     return OK;

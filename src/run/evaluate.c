@@ -92,11 +92,7 @@ static void take_end(void *ctx, enum answer_end why, const char *rest, size_t n,
 }
 
 /* The token that a text begins after; -1: there is none. */
-static int32_t start_of(const struct evaluator *v)
-{
-    int32_t start = tokenizer_bos(v->t) >= 0 ? tokenizer_bos(v->t) : tokenizer_eos(v->t);
-    return start < decoding_model(v->d)->vocab ? start : -1; /* a model may know fewer tokens */
-}
+static int32_t start_of(const struct evaluator *v) { return tokenizer_start(v->t, decoding_model(v->d)->vocab); }
 
 static int ask_scored(struct evaluator *v, struct piece *p, const int32_t *ids, int64_t n, int64_t from, int64_t after,
                       int64_t *id, struct err *e)

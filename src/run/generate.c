@@ -145,9 +145,7 @@ static int continue_text(struct generator *g, const struct tokenizer *t, struct 
     struct decoder dec = {.t = t};
     struct str piece = {0};
     int rc = OK;
-    for (int64_t i = 0; i < x->text.n; i++)
-        if (x->text.ids[i] < tokenizer_vocab(t)) decoder_push(&dec, x->text.ids[i], &piece);
-    dec.n_held = 0;
+    decoder_pass(&dec, x->text.ids, x->text.n);
     r->stopped = "length";
     while (!rc && r->tokens < max_tokens) {
         if (x->at == x->n) {
@@ -213,7 +211,7 @@ int generate(struct generator *g, const struct tokenizer *t, const char *prompt,
     int rc = sample_check(spec, e);
     if (!rc) rc = encode_prompt(g, t, prompt, &x.text, e);
     if (!rc && !x.text.n) { /* an empty prompt starts a document */
-        int32_t start = tokenizer_bos(t) >= 0 ? tokenizer_bos(t) : tokenizer_eos(t);
+        int32_t start = tokenizer_start(t, decoding_model(g->d)->vocab);
         if (start >= 0) tokens_push(&x.text, start);
     }
     r->prompt_tokens = x.text.n;

@@ -60,7 +60,7 @@ static void say_weights(const struct started *s, const struct model_at_work *m)
     if (o->weights == PACKING_NONE) return;
     decoding_held_bytes(m->decoding, &coded, &whole);
     log_info("weights: %s of matrices in %s and %s in %s%s", str_bytes(a, (double)coded), packing_row(o->weights)->name,
-             str_bytes(b, (double)whole), dtype_name(o->dtype == DT_N ? DT_BF16 : o->dtype),
+             str_bytes(b, (double)whole), dtype_name(decoding_store(m->decoding)->dtype),
              s->n > 1 ? ", of the first rank" : "");
 }
 

@@ -27,8 +27,7 @@ static int check(const struct decoding *d, const char *which, struct err *e)
     if (!model_scans(decoding_model(d))) return OK;
     return err_set(e, ERR_REQUEST,
                    "draft: %s keeps a state of its whole text (mamba2), which does not go back where a guess was "
-                   "wrong; "
-                   "generate without a draft",
+                   "wrong; generate without a draft",
                    which);
 }
 
@@ -42,8 +41,8 @@ int speculating_new(struct speculating **out, struct decoding *d, int sequence, 
     if (!rc && o->draft) rc = check(o->draft, "the draft", e);
     if (!rc && o->draft && decoding_model(o->draft)->vocab != vocab)
         rc = err_set(e, ERR_REQUEST,
-                     "draft: it has a vocabulary of %lld tokens, and the model one of %lld; give a draft with the "
-                     "model's tokenizer, or ngram",
+                     "draft: it has %lld rows of tokens, and the model %lld (perhaps of the same tokenizer, filled up "
+                     "otherwise); give a draft with as many, or ngram",
                      (long long)decoding_model(o->draft)->vocab, (long long)vocab);
     int drafts = !rc && o->draft ? decoding_open(o->draft) : -1;
     if (!rc && o->draft && drafts < 0) rc = err_set(e, ERR_REQUEST, "draft: all its sequences are in use");
@@ -160,7 +159,6 @@ int speculating_next(struct speculating *s, const struct tokens *text, int64_t m
     struct decoding_part p = {s->sequence, s->row.ids, s->row.n, s->row.n};
     rc = decoding_step(s->d, &p, 1, &logits_GV, e);
     if (rc) return rc;
-    s->counts.steps += s->row.n > 1;
     s->counts.guessed += s->row.n - 1;
     rc = look(s, text->n, logits_GV, next, n, e);
     if (rc) return rc;

@@ -29,7 +29,7 @@ struct speculating_options {
     struct sample_spec sample;
 };
 struct speculating_counts {
-    int64_t steps, guessed, taken; /* steps of the model with guesses in them */
+    int64_t guessed, taken;
 };
 
 struct speculating;

@@ -21,9 +21,8 @@ static void text_of(const struct trainer *t, int64_t i, struct str *out)
     const int32_t *ids = p->ids + i * p->most;
     struct decoder d = {.t = t->tokenizer};
     int64_t n = a->n && a->ended && is_end(t, ids[a->n - 1]) ? a->n - 1 : a->n;
-    for (int64_t k = 0; k < a->n_prompt; k++) decoder_push(&d, a->prompt[k], out);
     str_clear(out);
-    d.n_held = 0;
+    decoder_pass(&d, a->prompt, a->n_prompt);
     for (int64_t k = 0; k < n; k++) decoder_push(&d, ids[k], out);
     decoder_end(&d, out);
     const char *const *stop = t->cfg.train.grpo.stop.items, *first = NULL;

@@ -121,9 +121,8 @@ static int take_text(struct api_request *r, int i, const struct json *v, const s
         return err_set(e, ERR_REQUEST, "prompt: wanted a text without NUL, tokens, or a list of either");
     r->echoed[i] = xstrdup(text);
     int rc = tokenizer_encode(t, text, n, &r->prompt[i], e);
-    int32_t start = tokenizer_bos(t) >= 0 ? tokenizer_bos(t) : tokenizer_eos(t);
-    if (!rc && !r->prompt[i].n && start >= 0 && start < l->vocab)
-        tokens_push(&r->prompt[i], start); /* an empty one starts a document */
+    int32_t start = tokenizer_start(t, l->vocab);
+    if (!rc && !r->prompt[i].n && start >= 0) tokens_push(&r->prompt[i], start); /* an empty one starts a document */
     return rc;
 }
 

@@ -93,6 +93,14 @@ void decoder_push(struct decoder *d, int32_t id, struct str *out)
     str_free(&text);
 }
 
+void decoder_pass(struct decoder *d, const int32_t *ids, int64_t n)
+{
+    struct str nobody = {0};
+    for (int64_t i = 0; i < n; i++) decoder_push(d, ids[i], &nobody);
+    d->n_held = 0;
+    str_free(&nobody);
+}
+
 void decoder_end(struct decoder *d, struct str *out)
 {
     if (d->chain) {

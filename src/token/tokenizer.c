@@ -160,6 +160,12 @@ int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 
+int32_t tokenizer_start(const struct tokenizer *t, int64_t vocab)
+{
+    int32_t start = t->bos >= 0 ? t->bos : t->eos;
+    return start < vocab ? start : -1;
+}
+
 uint64_t tokenizer_fingerprint(const struct tokenizer *t) { return hash64(t->json, t->json_n); }
 
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n)

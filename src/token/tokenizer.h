@@ -69,6 +69,8 @@ enum tokenizer_kind tokenizer_kind(const struct tokenizer *t);
 int32_t tokenizer_vocab(const struct tokenizer *t); /* ids are 0 .. vocab - 1 */
 int32_t tokenizer_eos(const struct tokenizer *t);   /* separates documents; -1: the files name none */
 int32_t tokenizer_bos(const struct tokenizer *t);   /* -1: none */
+/* What a document begins after: bos, else eos; -1: none that a model of `vocab` tokens has. */
+int32_t tokenizer_start(const struct tokenizer *t, int64_t vocab);
 /* Equal for equal tokenizer.json, byte for byte. */
 uint64_t tokenizer_fingerprint(const struct tokenizer *t);
 /* The bytes a token stands for (NUL-terminated; borrowed); "" for an id that is not in use. */
@@ -106,6 +108,8 @@ struct decoder {
     struct detok_state *chain; /* made by the first push, freed by decoder_end */
 };
 void decoder_push(struct decoder *d, int32_t id, struct str *out);
+/* Tokens that are not shown: what comes next looks as it does behind them. */
+void decoder_pass(struct decoder *d, const int32_t *ids, int64_t n);
 void decoder_end(struct decoder *d, struct str *out);
 
 #endif

@@ -240,11 +240,10 @@ static void test_prompts_of_a_file(void **state)
     }
     char *path = fs_join(x.dir, "prompts.jsonl");
     if (fs_write_atomic(path, lines.p, lines.n, &e)) fail_msg("%s", e.text);
-    struct write_many_options many = {.path = path};
-    if (beam_many(d, t, &many, &o, keep_text, &got, &e)) fail_msg("%s", e.text);
+    if (beam_many(d, t, path, NULL, &o, keep_text, &got, &e)) fail_msg("%s", e.text);
     assert_true(got.n == want.n && !memcmp(got.p, want.p, got.n));
     if (fs_write_atomic(path, "{\"prompt\":\"1\"}\n{\"p\":1}\n", 24, &e)) fail_msg("%s", e.text);
-    assert_true(beam_many(d, t, &many, &o, keep_text, &got, &e) < 0);
+    assert_true(beam_many(d, t, path, NULL, &o, keep_text, &got, &e) < 0);
     assert_contains(e.text, "prompt");
     xfree(path);
     str_free(&lines);

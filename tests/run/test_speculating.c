@@ -275,7 +275,7 @@ static void test_refused(void **state)
         const char *why;
     } row[] = {{state_space, NULL, "the model keeps a state"},
                {d, state_space, "the draft keeps a state"},
-               {d, few, "a vocabulary of 5 tokens, and the model one of 67"}};
+               {d, few, "it has 5 rows of tokens, and the model 67"}};
     for (size_t i = 0; i < 3; i++) {
         struct speculating_options o = {.draft = row[i].draft, .guesses = 2, .sample = {.top_p = 1}};
         assert_int_equal(speculating_new(&s, row[i].d, 0, &o, &e), ERR_REQUEST);
