@@ -167,7 +167,8 @@ while [ $done -lt "$faults" ] && [ $SECONDS -lt "${MOST_S:-1000000}" ] && kill -
     echo "fault $done: $kind${host:+ of host $host} at step $died: went on from ${went_on:-0}, a new step after $took ms"
 done
 in_all=$(($(ms) - from_all))
-if [ -z "$cut" ]; then kill -TERM "$job" 2>/dev/null; else kill -TERM "$(victim)"; fi # there none comes through to the launcher
+# Not SIGTERM: Open MPI's launcher follows it with SIGKILL after a second, which a busy machine needs for a step and a checkpoint.
+if [ -z "$cut" ]; then kill -USR1 "$job" 2>/dev/null; else kill -TERM "$(victim)"; fi # there none comes through to the launcher
 wait "$job"
 status=$?
 job=

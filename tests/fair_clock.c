@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A clock for tests that promise "within seconds" on machines that do other things as well: fair_clock FILE keeps a
- * number of milliseconds in FILE until the process that started it ends, then removes it.
+/* A clock for tests that promise "within seconds" on machines that do other things as well: fair_clock FILE PID
+ * keeps a number of milliseconds in FILE until process PID, which started it, ends, then removes it.
  *
  * It lives as a rank that waits does: it yields and naps, again and again, and counts what a round takes, of a round
  * that was held up only the first MOST_MS. On a quiet machine that is the time; on a crowded one it goes slower, as
@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,9 +24,9 @@ static double now_ms(void)
 
 int main(int argc, char **argv)
 {
-    int f = argc == 2 ? open(argv[1], O_WRONLY | O_CREAT, 0600) : -1;
-    if (f < 0) return perror("fair_clock FILE"), 2;
-    pid_t parent = getppid();
+    int f = argc == 3 ? open(argv[1], O_WRONLY | O_CREAT, 0600) : -1;
+    if (f < 0) return perror("fair_clock FILE PID"), 2;
+    pid_t parent = atoi(argv[2]);
     double fair_ms = 0, last_ms = now_ms();
     char text[24];
     while (getppid() == parent) {

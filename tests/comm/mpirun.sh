@@ -14,7 +14,7 @@ export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OM
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5's launcher
 unset "${!SLURM_@}" "${!PMI_@}" "${!PMIX_@}"
 fair_clock=$(mktemp)
-"$programs/../../fair_clock" "$fair_clock" </dev/null >/dev/null 2>&1 &
+"$programs/../../fair_clock" "$fair_clock" $$ </dev/null >/dev/null 2>&1 &
 disown
 clock() { local ms; read -r ms <"$fair_clock"; echo $((10#${ms:-0} / 1000)); }
 options=() # of the launcher

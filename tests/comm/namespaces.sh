@@ -3,12 +3,14 @@
 #
 #   hosts_open DIR N      N namespaces, addresses 10.213.77.1 to N; non-zero, and hosts_why says why, where that may not be.
 #                         DIR/ssh is what a launcher takes for ssh
-#   hosts_close           removes them
+#   hosts_close           ends what runs there, and removes them
 #   hosts_run LIBRARY MPIRUN RANKS_PER_HOST SECONDS COMMAND...   the command on all ranks, started from the first host
 # shellcheck shell=bash
 hosts_n=0 hosts_id=$$ hosts_dir='' hosts_why=''
 
 hosts_close() {
+    # A launcher that is killed leaves its half on other hosts, and what that started, to themselves.
+    for ((i = 1; i <= hosts_n; i++)); do ip netns pids "tutti-$hosts_id-$i" 2>/dev/null | xargs -r kill -KILL 2>/dev/null; done
     for ((i = 1; i <= hosts_n; i++)); do ip netns del "tutti-$hosts_id-$i" 2>/dev/null; done
     ip netns del "tutti-$hosts_id-bridge" 2>/dev/null
     hosts_n=0

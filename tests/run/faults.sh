@@ -10,7 +10,7 @@ model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 44, seq_len: 24}
 data: {train: [$dir/text.txt], cache_dir: $dir/cache}
 batch: {global: 8, micro: 1}
 optimizer: {lr: 1.0e-4, schedule: {name: constant, warmup_steps: 2}}
-comm: {timeout_s: 2}
+comm: {timeout_s: 2, timeout_start_s: 60} # reading text takes as long as it takes
 checkpoint: {every: 7}
 run: {threads: 1, steps: 10000000, tensorboard: false, eval_every: 0, log_every: 10000000}
 YAML
@@ -36,8 +36,9 @@ strike() {
     shift 4
     ranks "$n" "$tutti" train "$dir/tiny.yaml" run.dir="$run" "$@" >"$dir/log" 2>&1 &
     launcher=$!
-    for _ in $(seq 300); do
+    for _ in $(seq 1200); do
         [ -s "$run/metrics.jsonl" ] && [ "$(grep -c '"loss"' "$run/metrics.jsonl")" -ge 10 ] && break
+        kill -0 "$launcher" 2>/dev/null || break
         sleep 0.1
     done
     victim=$(process_of_rank "$launcher" "$rank")
