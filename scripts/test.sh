@@ -24,8 +24,6 @@ for arg in "$@"; do
     esac
 done
 
-# Rooms whose code runs on several threads, and tests of others that do: what ThreadSanitizer is for.
-threaded='^(base|device|kernel|comm|http|run|serve|verify|threads)$'
 # gcc warns falsely about formats and uninitialised values in the code that a sanitizer adds.
 quiet_flags='-Wno-format-truncation -Wno-maybe-uninitialized -Wno-stringop-overflow'
 case $(basename "$(readlink -f "$(command -v "${CC:-cc}")")") in
@@ -84,7 +82,7 @@ else
     build_sanitized build-tsan thread
     # Old ThreadSanitizers cannot live with the address layouts of new kernels.
     if setarch "$(uname -m)" -R true 2>/dev/null; then prefix=(setarch "$(uname -m)" -R); fi
-    suite tsan "$root/build-tsan" -L "$threaded" "${without[@]}"
+    suite tsan "$root/build-tsan" "${without[@]}"
     # Another processor, where its compiler, emulator and libraries can be had.
     rc=0 start=$SECONDS
     bash "$root/scripts/arm.sh" || rc=$?
