@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tensor of theirs is called base_model.model.NAME.lora_A.weight, NAME being their matrix's without .weight; A is
  * [r, K] and B [N, r] as here, also for GPT-2, whose matrices they keep the other way round. A matrix of theirs that is
- * several of ours (GPT-2's c_attn) has one A for all of them, which is another model than one for each: refused. */
+ * several of ours (GPT-2's c_attn) has one A for all of them, which is another model than one for each: refused.
+ * Lengths (DoRA) are NAME.lora_magnitude_vector [N], whole ones; ours are what is added to those of W. */
 #include "checkpoint/peft.h"
 
 #include <math.h>
@@ -18,12 +19,13 @@ enum { CONFIG_LIMIT = 16 << 20, NAME = 192 };
 
 struct pair {
     char name[80]; /* of the matrix, ours */
-    float *a, *b;
+    float *a, *b, *lengths;
 };
 struct peft {
     char *dir;
     int64_t rank;
     double alpha, times;
+    bool lengths;
     struct pair *pair;
     int64_t n;
 };
@@ -33,11 +35,13 @@ int64_t peft_rank(const struct peft *p) { return p->rank; }
 double peft_times(const struct peft *p) { return p->times; }
 int64_t peft_count(const struct peft *p) { return p->n; }
 
-bool peft_find(const struct peft *p, const char *matrix, const float **a, const float **b)
+bool peft_lengths(const struct peft *p) { return p->lengths; }
+
+bool peft_find(const struct peft *p, const char *matrix, struct peft_matrix *out)
 {
     for (int64_t i = 0; i < p->n; i++)
         if (!strcmp(p->pair[i].name, matrix)) {
-            *a = p->pair[i].a, *b = p->pair[i].b;
+            *out = (struct peft_matrix){p->pair[i].a, p->pair[i].b, p->pair[i].lengths};
             return true;
         }
     return false;
@@ -48,6 +52,7 @@ void peft_close(struct peft *p)
     for (int64_t i = 0; p && i < p->n; i++) {
         xfree(p->pair[i].a);
         xfree(p->pair[i].b);
+        xfree(p->pair[i].lengths);
     }
     if (p) xfree(p->pair), xfree(p->dir);
     xfree(p);
@@ -74,6 +79,7 @@ static bool passed_over(const char *key)
                                        "r",
                                        "lora_alpha",
                                        "use_rslora",
+                                       "use_dora",
                                        "target_modules",
                                        "task_type",
                                        "base_model_name_or_path",
@@ -118,19 +124,23 @@ static int read_config(struct peft *p, const struct json *c, const char *path, s
     if (!(p->alpha > 0 && p->alpha < 1e9))
         return err_set(e, ERR_REQUEST, "%s: lora_alpha: wanted a number above 0", path);
     double r = (double)p->rank;
+    p->lengths = json_bool(json_get(c, "use_dora"), false);
     p->times = p->alpha / (json_bool(json_get(c, "use_rslora"), false) ? sqrt(r) : r);
     return OK;
 }
 
 /* ---- names ---- */
-/* Theirs, of A or B of parameter q; false: it is no matrix with a name of its own. */
-static bool their_name(const struct hf_model *m, const struct hf_param *q, char which, char out[NAME])
+enum part { PART_A, PART_B, PART_LENGTHS };
+static const char *const their_end[] = {"lora_A.weight", "lora_B.weight", "lora_magnitude_vector"};
+
+/* Theirs, of a part of parameter q; false: it is no matrix with a name of its own. */
+static bool their_name(const struct hf_model *m, const struct hf_param *q, enum part which, char out[NAME])
 {
     size_t n = strlen(q->theirs), end = strlen(".weight");
     if (q->shape.nd != 2 || n <= end || strcmp(q->theirs + n - end, ".weight")) return false;
     if (!strncmp(q->name, "embed.", 6)) return false;
-    snprintf(out, NAME, "base_model.model.%s%.*s.lora_%c.weight", q->prefixed ? hf_prefix(m->family) : "",
-             (int)(n - end), q->theirs, which);
+    snprintf(out, NAME, "base_model.model.%s%.*s.%s", q->prefixed ? hf_prefix(m->family) : "", (int)(n - end),
+             q->theirs, their_end[which]);
     return true;
 }
 
@@ -141,24 +151,26 @@ static bool is_part(const struct hf_param *q)
 }
 
 /* ---- tensors ---- */
+/* cols 0: a vector. */
 static int read_one(struct safetensors *s, const struct safetensors_entry *t, int64_t rows, int64_t cols, float **out,
                     struct err *e)
 {
+    const struct shape want = cols ? (struct shape){.nd = 2, .n = {rows, cols}} : (struct shape){.nd = 1, .n = {rows}};
     const char *path = safetensors_file(s, t->file);
-    char text[128];
+    char text[128], wanted[128];
+    int64_t n = shape_numel(&want);
     if (t->dtype < 0 || !dtype_info((enum dtype)t->dtype)->is_float)
         return err_set(e, ERR_REQUEST, "%s: %.100s: %.20s; F32, BF16 or F16 is wanted", path, t->name, t->dtype_text);
-    if (t->shape.nd != 2 || t->shape.n[0] != rows || t->shape.n[1] != cols)
+    if (!shape_equal(&t->shape, &want))
         return err_set(e, ERR_REQUEST,
-                       "%s: %.100s is %s, and this model and adapter_config.json's r make it [%lld, %lld]: an adapter "
-                       "of "
-                       "another base",
-                       path, t->name, shape_print(text, &t->shape), (long long)rows, (long long)cols);
+                       "%s: %.100s is %s, and this model and adapter_config.json's r make it %s: an adapter of another "
+                       "base",
+                       path, t->name, shape_print(text, &t->shape), shape_print(wanted, &want));
     void *bytes = xmalloc(t->bytes + 1);
     int rc = safetensors_read(s, t, 0, t->bytes, bytes, e);
     if (!rc) {
-        *out = xmalloc(to_size(rows * cols) * sizeof **out + 1);
-        convert(*out, DT_F32, bytes, (enum dtype)t->dtype, rows * cols);
+        *out = xmalloc(to_size(n) * sizeof **out + 1);
+        convert(*out, DT_F32, bytes, (enum dtype)t->dtype, n);
     }
     xfree(bytes);
     return rc;
@@ -167,21 +179,27 @@ static int read_one(struct safetensors *s, const struct safetensors_entry *t, in
 static int read_pair(struct peft *p, struct safetensors *s, const struct hf_model *m, const struct hf_param *q,
                      bool *used, struct err *e)
 {
-    char name_a[NAME], name_b[NAME];
-    if (!their_name(m, q, 'A', name_a) || !their_name(m, q, 'B', name_b)) return OK;
-    const struct safetensors_entry *a = safetensors_find(s, name_a), *b = safetensors_find(s, name_b);
-    if (!a && !b) return OK;
-    if (!a || !b)
-        return err_set(e, ERR_REQUEST, "%s: %s is missing beside its other half", p->dir, a ? name_b : name_a);
+    char name[3][NAME];
+    const struct safetensors_entry *t[3];
+    int want = p->lengths ? 3 : 2, n = 0, rc = OK;
+    for (int k = 0; k < want; k++) {
+        if (!their_name(m, q, (enum part)k, name[k])) return OK;
+        t[k] = safetensors_find(s, name[k]);
+        n += t[k] != NULL;
+    }
+    if (!n) return OK;
+    for (int k = 0; k < want; k++)
+        if (!t[k]) return err_set(e, ERR_REQUEST, "%s: %s is missing beside its other half", p->dir, name[k]);
     if (is_part(q))
         return err_set(e, ERR_REQUEST,
                        "%s: %s: one adapter for several matrices of tutti (%s and its neighbours), which have one each",
-                       p->dir, name_a, q->name);
+                       p->dir, name[PART_A], q->name);
     struct pair *x = &p->pair[p->n++];
     snprintf(x->name, sizeof x->name, "%s", q->name);
-    used[a - safetensors_at(s, 0)] = used[b - safetensors_at(s, 0)] = true;
-    int rc = read_one(s, a, p->rank, q->shape.n[1], &x->a, e);
-    return rc ? rc : read_one(s, b, q->shape.n[0], p->rank, &x->b, e);
+    for (int k = 0; k < want; k++) used[t[k] - safetensors_at(s, 0)] = true;
+    rc = read_one(s, t[PART_A], p->rank, q->shape.n[1], &x->a, e);
+    if (!rc) rc = read_one(s, t[PART_B], q->shape.n[0], p->rank, &x->b, e);
+    return rc || !p->lengths ? rc : read_one(s, t[PART_LENGTHS], q->shape.n[0], 0, &x->lengths, e);
 }
 
 static int read_tensors(struct peft *p, struct safetensors *s, const struct hf_model *m, struct err *e)
@@ -251,24 +269,45 @@ int peft_open_memory(struct peft **out, const char *config, size_t n_config, con
 struct writing {
     struct weights *w;
     int64_t *tensor; /* of the checkpoint, by tensor of theirs */
+    int64_t *matrix; /* of lengths: of which matrix of the checkpoint; else -1 */
     enum dtype dtype;
 };
+
+/* Of rows [row, row + n) of a matrix, with what was added to them. */
+static int read_lengths(const struct writing *x, int64_t i, int64_t row, int64_t n, void *dst, struct err *e)
+{
+    int64_t cols = weights_at(x->w, x->matrix[i]).shape.n[1];
+    struct region box = {.nd = 2, .lo = {row, 0}, .hi = {row + n, cols}},
+                  part = {.nd = 1, .lo = {row}, .hi = {row + n}};
+    double *w = xmalloc(to_size(n * cols + n + 1) * sizeof *w), *m = w + n * cols;
+    int rc = weights_read(x->w, x->matrix[i], &box, DT_F64, w, e);
+    if (!rc) rc = weights_read(x->w, x->tensor[i], &part, DT_F64, m, e);
+    for (int64_t r = 0; r < n && !rc; r++) {
+        double squares = 0;
+        for (int64_t c = 0; c < cols; c++) squares += w[r * cols + c] * w[r * cols + c];
+        m[r] += sqrt(squares);
+    }
+    if (!rc) convert(dst, x->dtype, m, DT_F64, n);
+    xfree(w);
+    return rc;
+}
 
 static int source(void *ctx, int64_t i, int64_t row, int64_t n_rows, void *dst, struct err *e)
 {
     const struct writing *x = ctx;
     struct ckpt_entry t = weights_at(x->w, x->tensor[i]);
+    if (x->matrix[i] >= 0) return read_lengths(x, i, row, n_rows, dst, e);
     struct region box = {.nd = 2, .lo = {row, 0}, .hi = {row + n_rows, t.shape.n[1]}};
     return weights_read(x->w, x->tensor[i], &box, x->dtype, dst, e);
 }
 
-/* Ours of A or B of a matrix; -1: it has none. */
-static int64_t ours_of(const struct weights *w, const struct hf_param *q, char which)
+/* Ours of a part of a matrix; -1: it has none. */
+static int64_t ours_of(const struct weights *w, const struct hf_param *q, enum part which)
 {
     char name[128];
     size_t n = strlen(q->name), end = strlen(".weight");
     if (n <= end || strcmp(q->name + n - end, ".weight")) return -1;
-    snprintf(name, sizeof name, "%.*s.lora_%c", (int)(n - end), q->name, which);
+    snprintf(name, sizeof name, "%.*s.lora_%c", (int)(n - end), q->name, "abm"[which]);
     return weights_find_param(w, name);
 }
 
@@ -280,15 +319,15 @@ static void module_of(const char *name, char out[NAME])
     if (dot) memmove(out, dot + 1, strlen(dot + 1) + 1);
 }
 
-/* Each once; names are pairs. */
-static void put_modules(struct json_out *o, char (*names)[NAME], int64_t n)
+/* Each once; `each` names are of one matrix. */
+static void put_modules(struct json_out *o, char (*names)[NAME], int64_t n, int each)
 {
     char word[NAME], before[NAME];
     json_begin_array(o, "target_modules");
-    for (int64_t i = 0; i < n; i += 2) {
+    for (int64_t i = 0; i < n; i += each) {
         bool again = false;
         module_of(names[i], word);
-        for (int64_t k = 0; k < i && !again; k += 2) {
+        for (int64_t k = 0; k < i && !again; k += each) {
             module_of(names[k], before);
             again = !strcmp(word, before);
         }
@@ -297,8 +336,8 @@ static void put_modules(struct json_out *o, char (*names)[NAME], int64_t n)
     json_end_array(o);
 }
 
-static int write_config(const char *dir, const struct json *ours, char (*names)[NAME], int64_t n, bool transposed,
-                        struct err *e)
+static int write_config(const char *dir, const struct json *ours, char (*names)[NAME], int64_t n, int each,
+                        bool transposed, struct err *e)
 {
     struct str s = {0};
     struct json_out o = {.s = &s, .pretty = true};
@@ -310,11 +349,12 @@ static int write_config(const char *dir, const struct json *ours, char (*names)[
     json_put_int(&o, "r", json_int(json_get(ours, "rank"), 0));
     json_put_real(&o, "lora_alpha", json_real(json_get(ours, "alpha"), 0));
     json_put_bool(&o, "use_rslora", json_bool(json_get(ours, "stabilised"), false));
+    json_put_bool(&o, "use_dora", each > 2);
     json_put_int(&o, "lora_dropout", 0);
     json_put_string(&o, "bias", "none");
     json_put_bool(&o, "fan_in_fan_out", transposed);
     json_put_bool(&o, "inference_mode", true);
-    put_modules(&o, names, n);
+    put_modules(&o, names, n, each);
     json_end_object(&o);
     str_putc(&s, '\n');
     int rc = fs_write_atomic(path, str_text(&s), s.n, e);
@@ -340,22 +380,25 @@ int peft_export(const char *dir, const struct weights *w, enum dtype dtype, stru
     const struct json *extra = weights_ckpt(w) ? ckpt_extra(weights_ckpt(w)) : NULL,
                       *ours = extra ? json_get(extra, "adapter") : NULL;
     if (!ours)
-        return err_set(e, ERR_REQUEST, "%s: holds no adapter; it was not trained with adapter.kind: lora",
+        return err_set(e, ERR_REQUEST, "%s: holds no adapter; it was not trained with adapter.kind: lora or dora",
                        weights_path(w));
     int rc = weights_model(w, &m, e);
     if (rc) return rc;
+    int each = !strcmp(json_string(json_get(ours, "kind"), NULL, ""), "dora") ? 3 : 2;
     int64_t all = hf_n_params(&m), n = 0;
-    char(*names)[NAME] = xcalloc(to_size(2 * all) + 1, sizeof *names);
-    struct safetensors_spec *spec = xcalloc(to_size(2 * all) + 1, sizeof *spec);
+    char(*names)[NAME] = xcalloc(to_size(each * all) + 1, sizeof *names);
+    struct safetensors_spec *spec = xcalloc(to_size(each * all) + 1, sizeof *spec);
     struct writing x = {.w = (struct weights *)(uintptr_t)w,
-                        .tensor = xcalloc(to_size(2 * all) + 1, sizeof *x.tensor),
+                        .tensor = xcalloc(to_size(each * all) + 1, sizeof *x.tensor),
+                        .matrix = xcalloc(to_size(each * all) + 1, sizeof *x.matrix),
                         .dtype = dtype};
     bool transposed = false;
     for (int64_t i = 0; i < all && !rc; i++) {
         struct hf_param q = hf_param_at(&m, i);
-        for (int k = 0; k < 2 && ours_of(w, &q, 'a') >= 0 && !rc; k++, n++) {
-            x.tensor[n] = ours_of(w, &q, "ab"[k]);
-            if (x.tensor[n] < 0 || is_part(&q) || !their_name(&m, &q, "AB"[k], names[n]))
+        for (int k = 0; k < each && ours_of(w, &q, PART_A) >= 0 && !rc; k++, n++) {
+            x.tensor[n] = ours_of(w, &q, (enum part)k);
+            x.matrix[n] = k == PART_LENGTHS ? weights_find_param(w, q.name) : -1;
+            if (x.tensor[n] < 0 || is_part(&q) || !their_name(&m, &q, (enum part)k, names[n]))
                 rc = err_set(e, ERR_REQUEST, "%s: peft has no name for an adapter of %s alone; export it merged",
                              weights_path(w), q.name);
             else spec[n] = (struct safetensors_spec){names[n], dtype, weights_at(w, x.tensor[n]).shape};
@@ -364,9 +407,10 @@ int peft_export(const char *dir, const struct weights *w, enum dtype dtype, stru
     }
     if (!rc) rc = claim(dir, e);
     if (!rc) rc = safetensors_write_set(dir, "adapter_model", spec, n, INT64_MAX, source, &x, e);
-    if (!rc) rc = write_config(dir, ours, names, n, transposed, e);
+    if (!rc) rc = write_config(dir, ours, names, n, each, transposed, e);
     xfree(names);
     xfree(spec);
     xfree(x.tensor);
+    xfree(x.matrix);
     return rc;
 }

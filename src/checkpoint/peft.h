@@ -4,8 +4,8 @@
  *
  * Reading matches every tensor with a matrix of the model that it is for, both ways: one that is missing, has another
  * shape or no matrix here is refused, so an adapter of another base does not pass for one of this. Keys that change
- * numbers and that tutti does not compute (dora, ranks by pattern, biases, saved modules) are refused by name. All of
- * it is read at once: adapters are small.
+ * numbers and that tutti does not compute (ranks by pattern, biases, saved modules) are refused by name. All of it is
+ * read at once: adapters are small.
  * Includes: base, layout, hf.h, weights.h. Order: Local.
  */
 #ifndef TUTTI_CHECKPOINT_PEFT_H
@@ -23,9 +23,15 @@ const char *peft_path(const struct peft *p);
 int64_t peft_rank(const struct peft *p);
 double peft_times(const struct peft *p); /* what their sums are multiplied by */
 int64_t peft_count(const struct peft *p);
-/* A [rank, K] and B [N, rank] of a matrix ("layers.0.attn.q.weight"), borrowed; false: it has no adapter. */
-bool peft_find(const struct peft *p, const char *matrix, const float **a, const float **b);
-/* The adapters of a checkpoint as a directory, which must not exist or be empty. */
+bool peft_lengths(const struct peft *p); /* DoRA: all matrices have lengths */
+/* What a matrix ("layers.0.attn.q.weight") has, borrowed; false: it has no adapter. */
+struct peft_matrix {
+    const float *a, *b;   /* [rank, K], [N, rank] */
+    const float *lengths; /* [N]: of the rows of W + times B A, whatever they are without; NULL: as they are */
+};
+bool peft_find(const struct peft *p, const char *matrix, struct peft_matrix *out);
+/* The adapters of a checkpoint, whose matrices are read as they are without (not weights_merge), as a directory, which
+ * must not exist or be empty. */
 int peft_export(const char *dir, const struct weights *w, enum dtype dtype, struct err *e);
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "checkpoint/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ struct weights {
     struct packed_read *packed; /* matrices that the checkpoint has in few bits: tensors behind its own; NULL: none */
     bool averaged;              /* weights_average */
     double times;               /* weights_merge: what adapters are multiplied by; 0: they are left out */
+    bool lengths;               /* and rows have lengths of their own (DoRA) */
     struct peft *peft;          /* weights_attach: these, */
     bool chosen;                /* or none, whatever the checkpoint has */
 };
@@ -163,7 +165,9 @@ enum dtype weights_dtype(const struct weights *w)
 void weights_merge(struct weights *w)
 {
     const struct json *extra = w->ckpt ? ckpt_extra(w->ckpt) : NULL, *a = extra ? json_get(extra, "adapter") : NULL;
-    if (a && !w->chosen) w->times = json_real(json_get(a, "times"), 0);
+    if (!a || w->chosen) return;
+    w->times = json_real(json_get(a, "times"), 0);
+    w->lengths = !strcmp(json_string(json_get(a, "kind"), NULL, ""), "dora");
 }
 
 /* The adapter's matrix beside tensor i, a matrix of weights; -1: it has none. */
@@ -184,29 +188,74 @@ static int read_plain(struct weights *w, int64_t i, const struct region *box, en
     return w->hf ? hf_read(w->hf, i, box, as, dst, e) : ckpt_read(w->ckpt, i, box, as, dst, e);
 }
 
-/* W + times B A of a box, summed in double and rounded once: a [r, of rows `stride` long] and b [, r] begin where the
- * box does. */
-static int read_sum(struct weights *w, int64_t i, const float *a, int64_t stride, const float *b, int64_t r,
-                    double times, const struct region *box, enum dtype as, void *dst, struct err *e)
+/* What is added to a matrix, from the first row and column of what is read on: a [r, of rows `stride` long], b [, r].
+ */
+struct added {
+    const float *a, *b;
+    int64_t stride, r;
+    double times;
+    const float *lengths; /* of each row; NULL: as they are */
+    bool whole;           /* all of the length, else what is added to that of W */
+};
+
+static double length_of(const double *x, int64_t n)
 {
-    int64_t rows = box->hi[0] - box->lo[0], cols = box->hi[1] - box->lo[1];
-    double *sum = xmalloc(to_size(rows * cols + 1) * sizeof *sum);
-    int rc = read_plain(w, i, box, DT_F64, sum, e);
-    for (int64_t n = 0; !rc && n < rows; n++)
-        for (int64_t k = 0; k < r; k++) {
-            double by = times * (double)b[n * r + k];
-            for (int64_t m = 0; m < cols; m++) sum[n * cols + m] += by * (double)a[k * stride + m];
+    double squares = 0;
+    for (int64_t i = 0; i < n; i++) squares += x[i] * x[i];
+    return sqrt(squares);
+}
+
+/* Rows of W + times B A at their lengths, in double: x holds W's. */
+static void add_rows(double *x, int64_t rows, int64_t cols, const struct added *d)
+{
+    for (int64_t n = 0; n < rows; n++, x += cols) {
+        double was = d->lengths && !d->whole ? length_of(x, cols) : 0;
+        for (int64_t k = 0; k < d->r; k++) {
+            double by = d->times * (double)d->b[n * d->r + k];
+            for (int64_t m = 0; m < cols; m++) x[m] += by * (double)d->a[k * d->stride + m];
         }
+        double is = d->lengths ? length_of(x, cols) : 0;
+        for (int64_t m = 0; m < cols && is > 0; m++) x[m] *= (was + (double)d->lengths[n]) / is;
+    }
+}
+
+/* The columns that a sum is made of: a length is of whole rows. */
+static struct region wide_of(const struct weights *w, int64_t i, const struct region *box, bool lengths)
+{
+    struct region wide = *box;
+    if (lengths) wide.lo[1] = 0, wide.hi[1] = weights_at(w, i).shape.n[1];
+    return wide;
+}
+
+/* A box of W with what is added, rounded once; d begins where wide_of it does. */
+static int read_sum(struct weights *w, int64_t i, const struct added *d, const struct region *box, enum dtype as,
+                    void *dst, struct err *e)
+{
+    const struct region wide = wide_of(w, i, box, d->lengths);
+    int64_t rows = box->hi[0] - box->lo[0], cols = box->hi[1] - box->lo[1], all = wide.hi[1] - wide.lo[1];
+    double *sum = xmalloc(to_size(rows * all + 1) * sizeof *sum);
+    int rc = read_plain(w, i, &wide, DT_F64, sum, e);
+    if (!rc) add_rows(sum, rows, all, d);
+    for (int64_t n = 0; n < rows && !rc && cols < all; n++)
+        memmove(sum + n * cols, sum + n * all + box->lo[1] - wide.lo[1], to_size(cols) * sizeof *sum);
     if (!rc) convert(dst, as, sum, DT_F64, rows * cols);
     xfree(sum);
     return rc;
 }
 
-static int read_attached(struct weights *w, int64_t i, const float *a, const float *b, const struct region *box,
+static int read_attached(struct weights *w, int64_t i, const struct peft_matrix *m, const struct region *box,
                          enum dtype as, void *dst, struct err *e)
 {
-    int64_t r = peft_rank(w->peft), cols = weights_at(w, i).shape.n[1];
-    return read_sum(w, i, a + box->lo[1], cols, b + box->lo[0] * r, r, peft_times(w->peft), box, as, dst, e);
+    const struct region wide = wide_of(w, i, box, m->lengths);
+    int64_t r = peft_rank(w->peft);
+    struct added d = {.a = m->a + wide.lo[1],
+                      .b = m->b + box->lo[0] * r,
+                      .stride = weights_at(w, i).shape.n[1],
+                      .r = r,
+                      .times = peft_times(w->peft),
+                      .lengths = m->lengths ? m->lengths + box->lo[0] : NULL,
+                      .whole = true};
+    return read_sum(w, i, &d, box, as, dst, e);
 }
 
 int weights_attach(struct weights *w, const char *dir, struct err *e)
@@ -218,32 +267,40 @@ int weights_attach(struct weights *w, const char *dir, struct err *e)
     return rc || !dir ? rc : peft_open(&w->peft, dir, &m, e);
 }
 
-/* The same with the checkpoint's own. */
-static int read_merged(struct weights *w, int64_t i, int64_t a, int64_t b, const struct region *box, enum dtype as,
-                       void *dst, struct err *e)
+/* The same with the checkpoint's own; m: of lengths, else -1. */
+static int read_merged(struct weights *w, int64_t i, int64_t a, int64_t b, int64_t m, const struct region *box,
+                       enum dtype as, void *dst, struct err *e)
 {
     struct shape sa = ckpt_at(w->ckpt, a).shape, sb = ckpt_at(w->ckpt, b).shape, sw = weights_at(w, i).shape;
-    if (sa.nd != 2 || sb.nd != 2 || sa.n[0] != sb.n[1] || sa.n[1] != sw.n[1] || sb.n[0] != sw.n[0])
+    bool fits = sa.nd == 2 && sb.nd == 2 && sa.n[0] == sb.n[1] && sa.n[1] == sw.n[1] && sb.n[0] == sw.n[0];
+    if (fits && m >= 0) fits = ckpt_at(w->ckpt, m).shape.nd == 1 && ckpt_at(w->ckpt, m).shape.n[0] == sw.n[0];
+    if (!fits)
         return err_set(e, ERR_CORRUPT, "%s: the adapter of %s does not have its shape", weights_path(w),
                        weights_at(w, i).name);
-    int64_t rows = box->hi[0] - box->lo[0], cols = box->hi[1] - box->lo[1], r = sa.n[0];
-    struct region box_a = {.nd = 2, .lo = {0, box->lo[1]}, .hi = {r, box->hi[1]}},
-                  box_b = {.nd = 2, .lo = {box->lo[0], 0}, .hi = {box->hi[0], r}};
-    float *va = xmalloc(to_size(r * cols + rows * r + 1) * sizeof *va), *vb = va + r * cols;
+    const struct region wide = wide_of(w, i, box, m >= 0);
+    int64_t rows = box->hi[0] - box->lo[0], cols = wide.hi[1] - wide.lo[1], r = sa.n[0];
+    struct region box_a = {.nd = 2, .lo = {0, wide.lo[1]}, .hi = {r, wide.hi[1]}},
+                  box_b = {.nd = 2, .lo = {box->lo[0], 0}, .hi = {box->hi[0], r}},
+                  box_m = {.nd = 1, .lo = {box->lo[0]}, .hi = {box->hi[0]}};
+    float *va = xmalloc(to_size(r * cols + rows * r + rows + 1) * sizeof *va), *vb = va + r * cols, *vm = vb + rows * r;
     int rc = ckpt_read(w->ckpt, a, &box_a, DT_F32, va, e);
     if (!rc) rc = ckpt_read(w->ckpt, b, &box_b, DT_F32, vb, e);
-    if (!rc) rc = read_sum(w, i, va, cols, vb, r, w->times, box, as, dst, e);
+    if (!rc && m >= 0) rc = ckpt_read(w->ckpt, m, &box_m, DT_F32, vm, e);
+    struct added d = {.a = va, .b = vb, .stride = cols, .r = r, .times = w->times, .lengths = m >= 0 ? vm : NULL};
+    if (!rc) rc = read_sum(w, i, &d, box, as, dst, e);
     xfree(va);
     return rc;
 }
 
 int weights_read(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
 {
-    const float *va, *vb;
-    if (w->peft && peft_find(w->peft, weights_at(w, i).name, &va, &vb))
-        return read_attached(w, i, va, vb, box, as, dst, e);
-    int64_t a = adapter_of(w, i, 'a'), b = adapter_of(w, i, 'b');
-    return a >= 0 && b >= 0 ? read_merged(w, i, a, b, box, as, dst, e) : read_plain(w, i, box, as, dst, e);
+    struct peft_matrix own;
+    if (w->peft && peft_find(w->peft, weights_at(w, i).name, &own)) return read_attached(w, i, &own, box, as, dst, e);
+    int64_t a = adapter_of(w, i, 'a'), b = adapter_of(w, i, 'b'), m = w->lengths ? adapter_of(w, i, 'm') : -1;
+    if (a < 0 || b < 0) return read_plain(w, i, box, as, dst, e);
+    if (w->lengths && m < 0)
+        return err_set(e, ERR_CORRUPT, "%s: the adapter of %s has no lengths", weights_path(w), weights_at(w, i).name);
+    return read_merged(w, i, a, b, m, box, as, dst, e);
 }
 
 int weights_range(struct weights *w, int64_t i, const struct region *box, int64_t offset, size_t bytes, void *dst,

@@ -254,9 +254,9 @@ const struct conf_row config_rows[] = {
         "every so many steps its answers, rewards and log-probabilities are written to run.dir/answers; 0: never"),
     INT("train.grpo.at_once", train.grpo.at_once, "64", 1, 1 << 16, "answers that a rank writes at the same time"),
 
-    CHOICE("adapter.kind", adapter.kind, "none", "none|lora",
+    CHOICE("adapter.kind", adapter.kind, "none", "none|lora|dora",
            "lora: beside chosen matrices, which keep their values, two of adapter.rank are trained (LoRA); of the model only what "
-           "train.only names is trained too"),
+           "train.only names is trained too; dora: and the length of each row by itself (DoRA)"),
     INT("adapter.rank", adapter.rank, "8", 1, 1 << 20, "columns of an adapter's matrices"),
     REAL("adapter.alpha", adapter.alpha, "16", 1e-6, 1e9, "what adapters add is multiplied by alpha / rank"),
     BOOL("adapter.stabilised", adapter.stabilised, "false", "or by alpha / sqrt(rank) (rsLoRA)"),
@@ -612,6 +612,7 @@ static int resolve_adapter(struct config *c, const struct conf *f, struct err *e
     *c->adapter.made = (struct adapter){.rank = c->adapter.rank,
                                         .alpha = c->adapter.alpha,
                                         .stabilised = c->adapter.stabilised,
+                                        .lengths = c->adapter.kind == ADAPTER_DORA,
                                         .base = (enum packing)c->adapter.base,
                                         .targets = l->items,
                                         .n_targets = l->n};

@@ -119,7 +119,7 @@ struct config {
         } grpo;
     } train;
     struct {
-        int kind;
+        int kind; /* enum adapter_kind */
         int64_t rank;
         double alpha;
         bool stabilised;

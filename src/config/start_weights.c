@@ -105,43 +105,95 @@ int source_load(struct store *s, const struct kernel_table *k, struct stream *st
     return OK;
 }
 
-/* The box that is held here of a matrix that is there whole. */
+/* The box that is held here of a matrix, or a vector, that is there whole. */
 static void write_box(struct store *s, const struct kernel_table *k, struct stream *st, int i, const float *whole)
 {
     const struct param *p = &s->table->p[i];
     struct array_span x = store_held(s, i, STORE_MASTER);
-    int64_t row = param_row_numel(p), at = 0;
+    int64_t row = param_row_numel(p), at = 0, cols = p->nd > 1 ? p->n[1] : 1;
     if (!x.n) return;
     struct region box = param_rows(p, x.lo / row, x.n / row);
+    if (p->nd == 1) box.lo[1] = 0, box.hi[1] = 1;
     float *v = xmalloc(to_size(x.n) * sizeof *v);
     for (int64_t r = box.lo[0]; r < box.hi[0]; r++)
-        for (int64_t c = box.lo[1]; c < box.hi[1]; c++) v[at++] = whole[r * p->n[1] + c];
+        for (int64_t c = box.lo[1]; c < box.hi[1]; c++) v[at++] = whole[r * cols + c];
     store_write(s, k, st, i, STORE_MASTER, v);
     xfree(v);
 }
 
-static int write_adapter(struct store *s, const struct kernel_table *k, struct stream *st, const struct peft *a,
-                         int64_t *n, struct err *e)
+/* What training added to the lengths of a matrix's rows: theirs, less those of w. */
+static int added_lengths(struct weights *w, const char *matrix, int64_t n, const float *theirs, float *out,
+                         struct err *e)
 {
-    static const char *const end[] = {".lora_a", ".lora_b"};
+    int64_t at = weights_find_param(w, matrix);
+    if (at < 0) return err_set(e, ERR_REQUEST, "%s: holds no parameter %s: another model", weights_path(w), matrix);
+    int64_t cols = weights_at(w, at).shape.n[1];
+    double *row = xmalloc(to_size(cols + 1) * sizeof *row);
+    int rc = OK;
+    for (int64_t r = 0; r < n && !rc; r++) {
+        struct region box = {.nd = 2, .lo = {r, 0}, .hi = {r + 1, cols}};
+        double squares = 0;
+        rc = weights_read(w, at, &box, DT_F64, row, e);
+        for (int64_t c = 0; c < cols && !rc; c++) squares += row[c] * row[c];
+        if (!rc) out[r] = (float)((double)theirs[r] - sqrt(squares));
+    }
+    xfree(row);
+    return rc;
+}
+
+static int write_lengths(struct store *s, const struct kernel_table *k, struct stream *st, int i, struct weights *w,
+                         const char *matrix, const float *theirs, struct err *e)
+{
+    const struct param *p = &s->table->p[i];
+    float *v = xmalloc(to_size(p->n[0] + 1) * sizeof *v);
+    int rc = added_lengths(w, matrix, p->n[0], theirs, v, e);
+    if (!rc) write_box(s, k, st, i, v);
+    xfree(v);
+    return rc;
+}
+
+static int write_adapter(struct store *s, const struct kernel_table *k, struct stream *st, const struct peft *a,
+                         struct weights *w, int64_t *n, struct err *e)
+{
     for (int i = 0; i < s->table->n; i++) {
         const struct param *p = &s->table->p[i];
-        const float *half[2];
+        struct peft_matrix own;
         char matrix[PARAM_NAME + 16];
         if (!p->adapter) continue;
-        size_t stem = strlen(p->name) - strlen(end[0]);
+        size_t stem = strlen(p->name) - strlen(".lora_a");
         snprintf(matrix, sizeof matrix, "%.*s.weight", (int)stem, p->name);
-        if (!peft_find(a, matrix, &half[0], &half[1]))
+        if (!peft_find(a, matrix, &own))
             return err_set(e, ERR_REQUEST, "%s: holds no adapter of %s; name in adapter.targets what it has",
                            peft_path(a), matrix);
-        write_box(s, k, st, i, half[!strcmp(p->name + stem, end[1])]);
-        (*n)++;
+        char which = p->name[strlen(p->name) - 1];
+        if (which != 'm') write_box(s, k, st, i, which == 'b' ? own.b : own.a);
+        int rc = which == 'm' ? write_lengths(s, k, st, i, w, matrix, own.lengths, e) : OK;
+        if (rc) return rc;
+        *n += which == 'a';
     }
     return OK;
 }
 
+/* Of the kind that the config asks for, and beside weights whose lengths are known. */
+static int check_lengths(const struct peft *a, const struct adapter *ours, const struct weights *w, struct err *e)
+{
+    if (peft_lengths(a) != ours->lengths)
+        return err_set(e, ERR_REQUEST, "%s: %s lengths of rows (use_dora); choose adapter.kind: %s", peft_path(a),
+                       peft_lengths(a) ? "has" : "has no", peft_lengths(a) ? "dora" : "lora");
+    if (ours->lengths && !w)
+        return err_set(e, ERR_REQUEST,
+                       "%s: has the lengths of rows of the weights that it was trained beside; name these in "
+                       "model.from",
+                       peft_path(a));
+    if (ours->lengths && ours->base)
+        return err_set(e, ERR_REQUEST,
+                       "%s: has the lengths of rows in its own base, and adapter.base: %s has others; choose none",
+                       peft_path(a), packing_row(ours->base)->name);
+    return OK;
+}
+
 int source_adapter(struct store *s, const struct kernel_table *k, struct stream *st, const struct model_config *m,
-                   const char *dir, struct err *e)
+                   struct weights *w, const char *dir, struct err *e)
 {
     struct hf_model h = source_hf_model(m, -1, -1);
     struct peft *a;
@@ -155,10 +207,11 @@ int source_adapter(struct store *s, const struct kernel_table *k, struct stream 
                      "and "
                      "%.9g; choose the same",
                      dir, (long long)peft_rank(a), peft_times(a), (long long)m->adapter->rank, times);
-    if (!rc) rc = write_adapter(s, k, st, a, &n, e);
-    if (!rc && n != 2 * peft_count(a))
+    if (!rc) rc = check_lengths(a, m->adapter, w, e);
+    if (!rc) rc = write_adapter(s, k, st, a, w, &n, e);
+    if (!rc && n != peft_count(a))
         rc = err_set(e, ERR_REQUEST, "%s: has adapters of %lld matrices, adapter.targets names %lld; choose the same",
-                     dir, (long long)peft_count(a), (long long)n / 2);
+                     dir, (long long)peft_count(a), (long long)n);
     peft_close(a);
     return rc;
 }

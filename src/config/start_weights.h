@@ -16,9 +16,10 @@ struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32
 /* Fills the parameters (master and compute copy) from a checkpoint or directory; names and shapes are compared
  * first. Where they tell hidden tokens and the model classes of texts (BERT), its head stays as it is. */
 int source_load(struct store *s, const struct kernel_table *k, struct stream *st, struct weights *w, struct err *e);
-/* Starting values of adapters from a folder that peft saved, which has those of the model's table and no other. */
+/* Starting values of adapters from a folder that peft saved, which has those of the model's table and no other. w: the
+ * weights that they stand beside, which those with lengths (DoRA) need; NULL: drawn ones. */
 int source_adapter(struct store *s, const struct kernel_table *k, struct stream *st, const struct model_config *m,
-                   const char *dir, struct err *e);
+                   struct weights *w, const char *dir, struct err *e);
 /* The tokenizer that goes with the weights. ERR_REQUEST when there is none. */
 int source_tokenizer(const struct weights *w, struct tokenizer **t, struct err *e);
 

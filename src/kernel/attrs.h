@@ -69,6 +69,8 @@ enum op {
     OP_PICK, /* of encoder and decoder, whose tokens are one sample */
     OP_DISTANCES,
     OP_ATTENTION_BIASED,
+    OP_ADAPTED_SQUARES, /* of matrices that are a direction and lengths */
+    OP_MAGNITUDES,
     OP_ENTER, /* collectives from here to CONTEXT */
     OP_REDUCE,
     OP_GATHER,
@@ -323,6 +325,25 @@ struct attention_biased_attrs {
     int heads, head_dim, head_first, heads_all; /* some of the model's heads */
     bool causal;
     struct dropout_attrs dropout;
+};
+
+/* ---- a direction and lengths (Liu et al. 2024, "DoRA: Weight-Decomposed Low-Rank Adaptation", equation 5) ----
+ *   ADAPTED_SQUARES  w_NK, a_(P*r),K, b_1 n_1,r [, ... b_P]        s_M2 f32   (no backward)
+ *   MAGNITUDES       x_TN, s_M2 f32, m_M [, bias_N]                y_TN
+ * Of the N rows that a product has, P stretches of n_p rows each have an adapter, M rows in all. ADAPTED_SQUARES: the
+ * sums of squares of each such row of w, and of w + times b a; of the columns that are here. MAGNITUDES: a column of
+ * such a row is multiplied by (sqrt(s_0) + m) / sqrt(s_1), where m is what was added to the row's length by training;
+ * one of another row is what it was. Then the bias is added. Lengths that follow from w, a and b are constants in
+ * backward (section 4.3). Where s_1 is 0 there is no direction: the column is what it was. */
+enum { ADAPTED_PARTS = 5 };
+struct adapted_part {
+    int64_t first, n; /* rows of w, columns of x */
+};
+struct adapted_attrs {
+    float times; /* ADAPTED_SQUARES */
+    int n_parts;
+    struct adapted_part part[ADAPTED_PARTS];
+    bool bias_off; /* MAGNITUDES: as LINEAR's */
 };
 
 /* ---- state spaces (Dao and Gu 2024, "Transformers are SSMs": Mamba-2) ----
@@ -635,7 +656,8 @@ struct grouped_scaled_attrs {
     X(GROUPED_SCALED, grouped_scaled)                                                                                  \
     X(PICK, pick)                                                                                                      \
     X(DISTANCES, distances)                                                                                            \
-    X(ATTENTION_BIASED, attention_biased)
+    X(ATTENTION_BIASED, attention_biased)                                                                              \
+    X(ADAPTED, adapted)
 
 #define ATTRS_KIND(kind, name) ATTRS_##kind,
 enum attrs_kind { ATTRS_NONE, ATTRS_EACH(ATTRS_KIND) ATTRS_N };

@@ -431,6 +431,22 @@ static const struct op_row rows[OP_N] = {
                              .has_backward = true,
                              .infer = infer_attention_biased, .flops = flops_attention_biased, .bytes = bytes_whole,
                              .rule = rule_attention_biased},
+    [OP_ADAPTED_SQUARES] = {.name = "adapted_squares",
+                            .attrs = ATTRS_ADAPTED,
+                            .min_in = 3, .max_in = 2 + ADAPTED_PARTS, .n_out = 1,
+                            .infer = infer_adapted_squares, .flops = flops_adapted_squares, .bytes = bytes_whole,
+                            .rule = rule_adapted_squares},
+    [OP_MAGNITUDES] = {.name = "magnitudes",
+                       .attrs = ATTRS_ADAPTED,
+                       .min_in = 3, .max_in = 4, .n_out = 1,
+                       .weight_in = BIT(2) | BIT(3),
+                       .grad_in = BIT(0),
+                       .save_in = BIT(1) | BIT(2),
+                       .save_in_w = BIT(0) | BIT(1),
+                       .has_backward = true,
+                       .row_in = BIT(0), .row_out = BIT(0),
+                       .infer = infer_magnitudes, .flops = flops_magnitudes, .bytes = bytes_whole,
+                       .rule = rule_magnitudes},
 };
 /* clang-format on */
 

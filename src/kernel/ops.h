@@ -51,6 +51,10 @@ rule_fn rule_coded;
 infer_fn infer_pick, infer_distances, infer_attention_biased;
 cost_fn flops_attention_biased;
 rule_fn rule_pick, rule_distances, rule_attention_biased;
+/* Of matrices that are a direction and lengths: ops_adapted.c. */
+infer_fn infer_adapted_squares, infer_magnitudes;
+cost_fn flops_adapted_squares, flops_magnitudes;
+rule_fn rule_adapted_squares, rule_magnitudes;
 
 /* Of what lowering puts in: ops_lowered.c, ops_parts.c. */
 infer_fn infer_amax, infer_quantise, infer_linear_scaled, infer_amax_parts, infer_quantise_parts, infer_grouped_scaled;

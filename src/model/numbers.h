@@ -94,10 +94,12 @@ enum moe_aux_scope {
 #define NUMBER_WORD struct layer_pattern
 
 /* Low-rank adapters beside frozen matrices (nn/adapter.h). */
+enum adapter_kind { ADAPTER_NONE, ADAPTER_LORA, ADAPTER_DORA }; /* words of adapter.kind */
 struct adapter {
     int64_t rank;
     double alpha;               /* what they add is multiplied by alpha / rank, */
     bool stabilised;            /* or by alpha / sqrt(rank) (rsLoRA) */
+    bool lengths;               /* rows' lengths are trained by themselves (DoRA) */
     enum packing base;          /* of the matrices that keep their values (QLoRA) */
     const char *const *targets; /* patterns of names; borrowed */
     int n_targets;

@@ -60,36 +60,50 @@ static struct layout beside(const struct layout *w, int dim, int64_t r)
     return l;
 }
 
-static void declare_one(struct declare_ctx *x, int i, bool b)
+/* One number for each of W's rows: who has some of its columns has all of them, and a part of their gradient. */
+static struct layout lengths(const struct layout *w)
+{
+    struct layout l = *w;
+    l.shape.nd = 1;
+    l.shape.n[1] = 0;
+    for (int i = 0; i < l.n_places; i++)
+        if (l.place[i].type == SPMD_S1) l.place[i].type = SPMD_R, l.place[i].unit = 0;
+    return l;
+}
+
+/* which: a, b or m of lora_a, ... */
+static void declare_one(struct declare_ctx *x, int i, char which)
 {
     const struct param *p = &x->t->p[i];
-    const struct layout l = beside(&p->layout, b, x->c->adapter->rank);
-    double std = b ? 0 : 1 / sqrt(3.0 * (double)p->n[1]); /* as uniform values within 1 / sqrt(K) */
+    const struct layout l = which == 'm' ? lengths(&p->layout) : beside(&p->layout, which == 'b', x->c->adapter->rank);
+    double std = which == 'a' ? 1 / sqrt(3.0 * (double)p->n[1]) : 0; /* as uniform values within 1 / sqrt(K) */
     int layer = p->layer;
     char stem[PARAM_NAME], name[PARAM_NAME + 16];
     (void)stem_of(p, stem);
-    snprintf(name, sizeof name, "%s.lora_%c", stem, b ? 'b' : 'a');
-    int at = param_add(x->t, name, l, b ? INIT_ZEROS : INIT_NORMAL, std, layer);
+    snprintf(name, sizeof name, "%s.lora_%c", stem, which);
+    int at = param_add(x->t, name, l, which == 'a' ? INIT_NORMAL : INIT_ZEROS, std, layer);
     x->t->p[at].adapter = true;
-    x->t->p[at].group = PARAM_MATRICES;
+    if (which != 'm') x->t->p[at].group = PARAM_MATRICES;
 }
 
 static bool of_expert(const struct param *p) { return strstr(p->name, ".moe.experts.") != NULL; }
 
-/* All A of a kind, then all B; experts' B matrix by matrix, since those of one are a product's. */
+/* All A of a kind, then all B, then all lengths; experts' B matrix by matrix, since those of one are a product's. */
 static void declare_layer(struct declare_ctx *x, int first, int end, bool experts)
 {
     static const char *const part[] = {"gate", "up", "down"};
     char stem[PARAM_NAME];
     for (int i = first; i < end; i++)
-        if (of_expert(&x->t->p[i]) == experts && adapter_targets(x->c->adapter, &x->t->p[i])) declare_one(x, i, false);
+        if (of_expert(&x->t->p[i]) == experts && adapter_targets(x->c->adapter, &x->t->p[i])) declare_one(x, i, 'a');
     for (size_t k = 0; k < (experts ? sizeof part / sizeof *part : 1); k++)
         for (int i = first; i < end; i++) {
             const struct param *p = &x->t->p[i];
             if (of_expert(p) != experts || !adapter_targets(x->c->adapter, p)) continue;
             if (experts && (!stem_of(p, stem) || strcmp(last_word(stem), part[k]))) continue;
-            declare_one(x, i, true);
+            declare_one(x, i, 'b');
         }
+    for (int i = first; i < end && x->c->adapter->lengths && !experts; i++)
+        if (!of_expert(&x->t->p[i]) && adapter_targets(x->c->adapter, &x->t->p[i])) declare_one(x, i, 'm');
 }
 
 void adapter_declare(struct declare_ctx *x)
@@ -106,36 +120,81 @@ void adapter_declare(struct declare_ctx *x)
 /* A parameter, and as many behind it, as one matrix. */
 static tid matrix(struct layer_ctx *x, int i, int span) { return layer_param(x, span, "%s", x->params->p[i].name); }
 
-void adapter_record(struct layer_ctx *x, tid h, tid w, tid y, tid rows_E, int64_t expected)
+/* Which of a product's matrices have adapters. */
+struct adapted {
+    struct matrices of;
+    int a, n;                                   /* the first one's A, which the others' follow; so many */
+    int b[CODED_PARTS];                         /* their B, */
+    int64_t rows[CODED_PARTS], at[CODED_PARTS]; /* rows of each here, and which of w's is the first */
+};
+
+static struct adapted adapted_of(const struct layer_ctx *x, tid w, tid rows_E)
 {
-    if (!x->c->adapter || x->t->err.code) return;
-    struct matrices p = matrices_of(x, w, rows_E);
-    int have = 0, a = -1;
-    for (int k = 0; k < p.n; k++) {
-        int i = found(x->params, &x->params->p[p.first + k], "lora_a");
-        if (i >= 0 && a < 0) a = i;
-        have += i >= 0;
-    }
-    if (!have) return;
-    int64_t r = x->c->adapter->rank, col = 0, at = 0;
-    float times = (float)model_adapter_times(x->c->adapter);
-    tid w_a = matrix(x, a, have * p.times);
-    for (int k = 0; k < have * p.times; k++) x->param_tid[a + k] = w_a;
-    tid z =
-        rows_E < 0 ? op_linear(x->t, h, w_a, TID_NONE, "lora_a") : op_grouped(x->t, h, w_a, rows_E, expected, "lora_a");
-    for (int k = 0; k < p.n; k++) {
-        const struct param *q = &x->params->p[p.first + k];
-        int b = found(x->params, q, "lora_b");
-        if (b >= 0) {
-            tid w_b = matrix(x, b, p.times), z_k = have > 1 ? tape_cols(x->t, z, at, r) : z;
-            for (int e = 0; e < p.times; e++) x->param_tid[b + e] = w_b;
-            tid d = rows_E < 0 ? op_linear(x->t, z_k, w_b, TID_NONE, "lora_b")
-                               : op_grouped(x->t, z_k, w_b, rows_E, expected, "lora_b");
-            op_add_onto(x->t, p.n > 1 ? tape_cols(x->t, y, col, q->ln[0]) : y, d, times, "lora");
-            at += r;
+    struct adapted d = {.of = matrices_of(x, w, rows_E)};
+    int64_t row = 0;
+    for (int k = 0; k < d.of.n; k++) {
+        const struct param *q = &x->params->p[d.of.first + k];
+        int a = found(x->params, q, "lora_a");
+        if (a >= 0) {
+            CHECK(d.n < CODED_PARTS, "%s: a product of more than %d matrices", q->name, CODED_PARTS);
+            if (!d.n) d.a = a;
+            d.b[d.n] = found(x->params, q, "lora_b");
+            d.rows[d.n] = q->ln[0];
+            d.at[d.n++] = row;
         }
-        col += q->ln[0];
+        row += q->ln[0];
     }
+    return d;
+}
+
+/* Whether a product's columns are brought to their lengths: its bias is added behind that. */
+static bool lengthens(const struct layer_ctx *x, tid w)
+{
+    return x->c->adapter && x->c->adapter->lengths && !x->t->err.code && adapted_of(x, w, TID_NONE).n;
+}
+
+tid adapter_bias(const struct layer_ctx *x, tid w, tid bias) { return lengthens(x, w) ? TID_NONE : bias; }
+
+/* y, the sum, with columns of those lengths. */
+static tid lengthen(struct layer_ctx *x, const struct adapted *d, tid w, tid w_a, const tid *w_b, tid y, tid bias,
+                    bool bias_off)
+{
+    struct adapted_attrs at = {.times = (float)model_adapter_times(x->c->adapter), .n_parts = d->n};
+    char name[PARAM_NAME];
+    CHECK(d->n <= ADAPTED_PARTS, "a product of more than %d matrices with lengths", ADAPTED_PARTS);
+    for (int k = 0; k < d->n; k++) at.part[k] = (struct adapted_part){d->at[k], d->rows[k]};
+    tid s = op_adapted_squares(x->t, w, w_a, w_b, at, "lora_squares");
+    if (!x->t->err.code && tape_tensor(x->t, s)->type.on[AXIS_TP] == SPMD_P) s = par_reduce(x->t, x->par, s, AXIS_TP);
+    snprintf(name, sizeof name, "%s", x->params->p[d->a].name);
+    name[strlen(name) - 1] = 'm';
+    int m = param_find(x->params, name);
+    tid w_m = matrix(x, m, d->n);
+    for (int k = 0; k < d->n; k++) x->param_tid[m + k] = w_m;
+    at.bias_off = bias >= 0 && bias_off;
+    return op_magnitudes(x->t, y, s, w_m, bias, at, "lora_m");
+}
+
+tid adapter_record(struct layer_ctx *x, tid h, tid w, tid y, const struct adapter_how *how)
+{
+    if (!x->c->adapter || x->t->err.code) return y;
+    struct adapted d = adapted_of(x, w, how->rows_E);
+    if (!d.n) return y;
+    int64_t r = x->c->adapter->rank;
+    float times = (float)model_adapter_times(x->c->adapter);
+    tid w_a = matrix(x, d.a, d.n * d.of.times), w_b[CODED_PARTS];
+    for (int k = 0; k < d.n * d.of.times; k++) x->param_tid[d.a + k] = w_a;
+    tid z = how->rows_E < 0 ? op_linear(x->t, h, w_a, TID_NONE, "lora_a")
+                            : op_grouped(x->t, h, w_a, how->rows_E, how->expected, "lora_a");
+    for (int k = 0; k < d.n; k++) {
+        tid z_k = d.n > 1 ? tape_cols(x->t, z, k * r, r) : z;
+        w_b[k] = matrix(x, d.b[k], d.of.times);
+        for (int e = 0; e < d.of.times; e++) x->param_tid[d.b[k] + e] = w_b[k];
+        tid add = how->rows_E < 0 ? op_linear(x->t, z_k, w_b[k], TID_NONE, "lora_b")
+                                  : op_grouped(x->t, z_k, w_b[k], how->rows_E, how->expected, "lora_b");
+        op_add_onto(x->t, d.of.n > 1 ? tape_cols(x->t, y, d.at[k], d.rows[k]) : y, add, times, "lora");
+    }
+    if (how->rows_E >= 0 || !x->c->adapter->lengths || x->t->err.code) return y;
+    return lengthen(x, &d, w, w_a, w_b, y, how->bias, how->bias_off);
 }
 
 int adapter_check(const struct adapter *a, const struct param_table *t, struct err *e)
@@ -148,6 +207,11 @@ int adapter_check(const struct adapter *a, const struct param_table *t, struct e
         for (int i = 0; i < t->n; i++) {
             bool fits = !t->p[i].adapter && adapter_targets(&one, &t->p[i]);
             n += fits;
+            if (fits && a->lengths && of_expert(&t->p[i]))
+                return err_set(e, ERR_REQUEST,
+                               "adapter.kind: dora: %s: matrices of experts have no lengths; leave them out of "
+                               "adapter.targets, or choose lora",
+                               t->p[i].name);
             if (fits && apart && of_expert(&t->p[i]))
                 return err_set(e, ERR_REQUEST,
                                "adapter.targets: %s: its columns are cut over %d of %d ranks of tp, over which what an "

@@ -530,18 +530,19 @@ tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...)
 
 tid layer_linear(struct layer_ctx *x, tid h, tid w, tid bias, bool bias_off, const char *name)
 {
-    tid y = coded_record(x, h, w, bias, bias_off, TID_NONE, 0, name);
-    if (y < 0) y = op_linear_partial(x->t, h, w, bias, bias_off, name);
-    adapter_record(x, h, w, y, TID_NONE, 0);
-    return y;
+    tid own = adapter_bias(x, w, bias), y = coded_record(x, h, w, own, bias_off, TID_NONE, 0, name);
+    if (y < 0) y = op_linear_partial(x->t, h, w, own, bias_off, name);
+    return adapter_record(x, h, w, y,
+                          &(struct adapter_how){.rows_E = TID_NONE,
+                                                .bias = own == bias ? TID_NONE : bias,
+                                                .bias_off = bias_off});
 }
 
 tid layer_grouped(struct layer_ctx *x, tid h, tid w, tid rows_E, int64_t expected, const char *name)
 {
     tid y = coded_record(x, h, w, TID_NONE, false, rows_E, expected, name);
     if (y < 0) y = op_grouped(x->t, h, w, rows_E, expected, name);
-    adapter_record(x, h, w, y, rows_E, expected);
-    return y;
+    return adapter_record(x, h, w, y, &(struct adapter_how){.rows_E = rows_E, .expected = expected, .bias = TID_NONE});
 }
 
 tid layer_rows(struct layer_ctx *x, int span, const char *name)

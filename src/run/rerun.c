@@ -231,16 +231,14 @@ static int together(const struct rank *k, int rc, struct err *e)
 
 static int first_weights(struct rank *k, struct err *e)
 {
-    struct weights *w;
+    struct weights *w = NULL;
     struct engine *g = k->site.engine;
     int rc = OK;
     engine_init(g);
-    if (k->cfg.adapter.kind && k->cfg.adapter.from)
-        rc = source_adapter(&g->store, &g->kernels, g->stream, &k->cfg.model, k->cfg.adapter.from, e);
-    if (rc || !k->cfg.from.dir) return rc;
-    rc = setup_weights(&w, &k->cfg, e);
-    if (rc) return rc;
-    rc = source_load(&g->store, &g->kernels, g->stream, w, e);
+    if (k->cfg.from.dir) rc = setup_weights(&w, &k->cfg, e);
+    if (!rc && k->cfg.adapter.kind && k->cfg.adapter.from)
+        rc = source_adapter(&g->store, &g->kernels, g->stream, &k->cfg.model, w, k->cfg.adapter.from, e);
+    if (!rc && w) rc = source_load(&g->store, &g->kernels, g->stream, w, e);
     weights_close(w);
     return rc;
 }

@@ -92,7 +92,7 @@ static int64_t describe(const struct engine *g, bool pieces, bool own, struct ck
 static void adapter_put(const struct adapter *a, struct json_out *o)
 {
     json_begin_object(o, "adapter");
-    json_put_string(o, "kind", "lora");
+    json_put_string(o, "kind", a->lengths ? "dora" : "lora");
     json_put_int(o, "rank", a->rank);
     if (a->base != PACKING_NONE) json_put_string(o, "base", packing_row(a->base)->name);
     json_put_real(o, "alpha", a->alpha);

@@ -119,17 +119,16 @@ static int same_reference(const struct trainer *t, struct ckpt *c, struct err *e
 static int fresh_weights(struct trainer *t, struct err *e)
 {
     struct engine *g = t->site.engine;
+    struct weights *w = NULL;
     int rc = OK;
     engine_init(g);
-    if (t->cfg.adapter.kind && t->cfg.adapter.from)
-        rc = source_adapter(&g->store, &g->kernels, g->stream, &t->cfg.model, t->cfg.adapter.from, e);
-    if (rc || !t->cfg.from.dir || trainer_pushes(t)) return rc; /* a worker gets its weights from the servers */
-    struct weights *w;
-    rc = setup_weights(&w, &t->cfg, e);
-    if (rc) return rc;
-    rc = source_load(&g->store, &g->kernels, g->stream, w, e);
-    if (!rc && t->leads) log_info("weights from %s", t->cfg.from.dir);
-    if (!rc && t->leads) from_say(w, &t->cfg, t->tokenizer);
+    if (t->cfg.from.dir && !trainer_pushes(t)) /* a worker gets its weights from the servers */
+        rc = setup_weights(&w, &t->cfg, e);
+    if (!rc && t->cfg.adapter.kind && t->cfg.adapter.from)
+        rc = source_adapter(&g->store, &g->kernels, g->stream, &t->cfg.model, w, t->cfg.adapter.from, e);
+    if (!rc && w) rc = source_load(&g->store, &g->kernels, g->stream, w, e);
+    if (!rc && w && t->leads) log_info("weights from %s", t->cfg.from.dir);
+    if (!rc && w && t->leads) from_say(w, &t->cfg, t->tokenizer);
     weights_close(w);
     return rc;
 }

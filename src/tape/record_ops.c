@@ -262,6 +262,18 @@ tid op_attention_biased(struct tape *t, tid q, tid k, tid v, tid d_HR, struct at
     return record(t, OP_ATTENTION_BIASED, attrs_attention_biased(a), d_HR >= 0 ? 4 : 3, (tid[]){q, k, v, d_HR}, name);
 }
 
+tid op_adapted_squares(struct tape *t, tid w, tid a, const tid *b, struct adapted_attrs at, const char *name)
+{
+    tid in[2 + ADAPTED_PARTS] = {w, a};
+    for (int k = 0; k < at.n_parts; k++) in[2 + k] = b[k];
+    return record(t, OP_ADAPTED_SQUARES, attrs_adapted(at), 2 + at.n_parts, in, name);
+}
+
+tid op_magnitudes(struct tape *t, tid x_TN, tid s_M2, tid m_M, tid bias_N, struct adapted_attrs at, const char *name)
+{
+    return record(t, OP_MAGNITUDES, attrs_adapted(at), bias_N >= 0 ? 4 : 3, (tid[]){x_TN, s_M2, m_M, bias_N}, name);
+}
+
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name)
 {
     if (t->err.code || tape_tensor(t, x)->dtype == to) return x;

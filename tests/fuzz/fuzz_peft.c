@@ -27,10 +27,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     CHECK(peft_count(p) > 0 && peft_rank(p) > 0 && peft_times(p) > 0, "an adapter of nothing");
     for (int64_t i = 0; i < hf_n_params(&m); i++) {
         struct hf_param q = hf_param_at(&m, i);
-        const float *a, *b;
-        if (!peft_find(p, q.name, &a, &b)) continue;
-        for (int64_t k = 0; k < peft_rank(p) * q.shape.n[1]; k++) sum += (double)a[k];
-        for (int64_t k = 0; k < peft_rank(p) * q.shape.n[0]; k++) sum += (double)b[k];
+        struct peft_matrix x;
+        if (!peft_find(p, q.name, &x)) continue;
+        CHECK(peft_lengths(p) == (x.lengths != NULL), "lengths of some matrices");
+        for (int64_t k = 0; k < peft_rank(p) * q.shape.n[1]; k++) sum += (double)x.a[k];
+        for (int64_t k = 0; k < peft_rank(p) * q.shape.n[0]; k++) sum += (double)x.b[k];
+        for (int64_t k = 0; x.lengths && k < q.shape.n[0]; k++) sum += (double)x.lengths[k];
     }
     volatile double seen = sum;
     (void)seen;

@@ -33,8 +33,8 @@ def main(tutti):
     for p in model.parameters():
         torch.nn.init.normal_(p, 0, 0.2)
     model.save_pretrained(work / "base")
-    for stabilised in (False, True):
-        compare(tutti, work, text, stabilised)
+    for kind, stabilised in (("lora", False), ("lora", True), ("dora", False)):
+        compare(tutti, work, text, kind, stabilised)
 
 
 def call(*command):
@@ -44,21 +44,28 @@ def call(*command):
     return done.stdout
 
 
-def compare(tutti, work, text, stabilised):
+def lengths(model, name):
+    """Of the rows of the matrix beside which this magnitude stands."""
+    return dict(model.named_parameters())[name.split(".lora_magnitude")[0] + ".base_layer.weight"].norm(dim=1)
+
+
+def compare(tutti, work, text, kind, stabilised):
     base = transformers.LlamaForCausalLM.from_pretrained(work / "base", torch_dtype=torch.float32).double()
     model = peft.get_peft_model(base, peft.LoraConfig(
-        r=3, lora_alpha=7, use_rslora=stabilised, task_type="CAUSAL_LM",
+        r=3, lora_alpha=7, use_rslora=stabilised, use_dora=kind == "dora", task_type="CAUSAL_LM",
         target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]))
     torch.manual_seed(7)
     for n, p in model.named_parameters():
         if "lora_" in n:
             torch.nn.init.normal_(p, 0, 0.1)
+            if "magnitude" in n:
+                p.data = (lengths(model, n) * (1 + 0.1 * torch.randn(p.shape))).to(p.dtype)
             p.data = p.data.float().double()
-    came, run, out = work / f"in-{stabilised}", work / f"run-{stabilised}", work / f"out-{stabilised}"
+    came, run, out = (work / f"{what}-{kind}-{stabilised}" for what in ("in", "run", "out"))
     model.save_pretrained(came)
     keys = ["model.from=" + str(work / "base"), f"model.seq_len={SEQ}", "data.tokenizer=byte", "data.order=sequential",
             "data.train=" + str(work / "t.txt"), f"batch.global={BATCH}", f"batch.micro={BATCH}", "precision.recipe=fp32",
-            "adapter.kind=lora", "adapter.rank=3", "adapter.alpha=7", "adapter.stabilised=" + str(stabilised).lower(),
+            f"adapter.kind={kind}", "adapter.rank=3", "adapter.alpha=7", "adapter.stabilised=" + str(stabilised).lower(),
             "adapter.targets=[q, v, o, gate, down]", "adapter.from=" + str(came), f"optimizer.lr={LR}",
             f"optimizer.weight_decay={DECAY}", "optimizer.clip=0", "optimizer.schedule.name=constant",
             "optimizer.schedule.warmup_steps=0", "run.dir=" + str(run), f"run.steps={STEPS}",
@@ -66,7 +73,10 @@ def compare(tutti, work, text, stabilised):
     call(tutti, "train", str(work / "run.yaml"), *keys)
     ours = [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines() if '"loss"' in line][:STEPS]
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=LR, betas=(0.9, 0.95), eps=1e-8, weight_decay=DECAY)
+    # Vectors do not decay in tutti, and a length is one.
+    optimizer = torch.optim.AdamW([{"params": [p for p in trained if p.dim() > 1], "weight_decay": DECAY},
+                                   {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0}],
+                                  lr=LR, betas=(0.9, 0.95), eps=1e-8)
     ids = torch.tensor(list(text.encode()))
     theirs = []
     for step in range(STEPS):
@@ -93,7 +103,7 @@ def compare(tutti, work, text, stabilised):
         with torch.no_grad():
             text_ids.append(int(model(torch.tensor([text_ids])).logits[0, -1].argmax()))
     expected = bytes(i for i in text_ids if i < 256).decode("utf-8", "replace").encode()
-    print(f"lora, stabilised {stabilised}: {len(ours)} steps, losses {ours[0]:.6f} to {ours[-1]:.6f} differ by at most {worst:.1e}, "
+    print(f"{kind}, stabilised {stabilised}: {len(ours)} steps, losses {ours[0]:.6f} to {ours[-1]:.6f} differ by at most {worst:.1e}, "
           f"trained matrices by at most {apart[1]:.1e} ({apart[0]}), relative; greedy text "
           f"{'equal' if said.startswith(expected[:20]) or said == expected else 'OTHER'}; peft {peft.__version__}, "
           f"transformers {transformers.__version__}")

@@ -881,6 +881,35 @@ static inline void build_gated_norm(struct kcase *k)
     if (k->n_in > 2) k->in[2] = kcase_floats(k, n, 0, 1);
 }
 
+/* Some of a product's rows have an adapter, in stretches; a row may be all zeros. */
+static inline void build_adapted(struct kcase *k)
+{
+    struct adapted_attrs a = {.times = 0.5f, .n_parts = (int)kcase_int(k, 1, ADAPTED_PARTS)};
+    int64_t rows = kcase_int(k, 0, 2), all = 0, cols = kcase_int(k, 1, k->large ? 300 : 40), rank = kcase_int(k, 1, 7);
+    for (int p = 0; p < a.n_parts; p++) {
+        a.part[p] = (struct adapted_part){rows, kcase_int(k, p ? 0 : 1, k->large ? 200 : 20)};
+        all += a.part[p].n;
+        rows += a.part[p].n + kcase_int(k, 0, 1) * kcase_int(k, 0, 9);
+    }
+    k->at = attrs_adapted(a);
+    if (k->op == OP_ADAPTED_SQUARES) {
+        k->in[0] = kcase_floats(k, rows, cols, 1);
+        k->in[1] = kcase_floats(k, a.n_parts * rank, cols, 0.7);
+        for (int p = 0; p < a.n_parts; p++) k->in[2 + p] = kcase_floats(k, a.part[p].n, rank, 0.7);
+        k->n_in = 2 + a.n_parts;
+        return;
+    }
+    k->in[0] = kcase_floats(k, kcase_int(k, 1, k->large ? 200 : 30), rows, 1);
+    k->in[1] = kcase_tensor(k, DT_F32, all, 2);
+    for (int64_t i = 0; i < all; i++) {
+        view_set(&k->in[1], i, 0, 0.25 * (double)kcase_int(k, 0, 40));
+        view_set(&k->in[1], i, 1, 0.25 * (double)kcase_int(k, 0, 40));
+    }
+    k->in[2] = kcase_floats(k, all, 0, 0.3);
+    k->n_in = 3 + (int)kcase_int(k, 0, 1);
+    if (k->n_in > 3) k->in[3] = kcase_floats(k, rows, 0, 0.5);
+}
+
 /* Sequences with new rows or none, in rows that some of no sequence stand between. */
 static inline int64_t build_states(struct kcase *k, int64_t *slots)
 {
@@ -1029,6 +1058,8 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_PICK] = build_pick,
         [OP_DISTANCES] = build_distances,
         [OP_ATTENTION_BIASED] = build_attention_biased,
+        [OP_ADAPTED_SQUARES] = build_adapted,
+        [OP_MAGNITUDES] = build_adapted,
     };
     *k = (struct kcase){.op = op, .dtype = dtype, .seed = seed * 64 + (uint64_t)op * 4 + (uint64_t)dtype};
     k->large = seed % 6 == 5;

@@ -100,6 +100,16 @@ static const struct expectation expected[] = {
     {OP_ATTENTION_BIASED, "V V V V", "the bias must be split", 0},
     {OP_ATTENTION_BIASED, "R I I", "one type", 0},
     {OP_ATTENTION_BIASED, "S0 S0 S0", "q must be whole", 0},
+    {OP_ADAPTED_SQUARES, "S0 R S0 S0", "S0", 0},
+    {OP_ADAPTED_SQUARES, "S1 S1 R", "P", 0},
+    {OP_ADAPTED_SQUARES, "S0 R S0 R", "must be whole", 0},
+    {OP_ADAPTED_SQUARES, "S1 R R", "must be whole", 0},
+    {OP_MAGNITUDES, "S1 S0 S0 S0", "S1", 0},
+    {OP_MAGNITUDES, "P I R I", "P", 0},
+    {OP_MAGNITUDES, "P P R", "reduce them", 0},
+    {OP_MAGNITUDES, "P I I", "of a partial x", 0},
+    {OP_MAGNITUDES, "V R R", "V", 0},
+    {OP_MAGNITUDES, "V R I", "where tokens differ", 0},
     {OP_EXPERT_BIAS, "P I I", "P", 0},
     {OP_EXPERT_BIAS, "P R I", "must be invariant", 0},
     {OP_EXPERT_BIAS, "S1 S0 I", "S1", 0},
@@ -167,6 +177,7 @@ static struct op_attrs attrs_of(enum op op)
     switch (op_row(op)->attrs) {
     case ATTRS_NORM: return ATTRS(norm, .eps = 1e-5f, .heads = H, .whole = D);
     case ATTRS_ACT: return ATTRS(act, .kind = ACT_SWIGLU);
+    case ATTRS_ADAPTED: return ATTRS(adapted, .times = 0.5f, .n_parts = 1, .part = {{0, N}});
     case ATTRS_ROTARY: return ATTRS(rotary, .heads = H, .head_dim = A);
     case ATTRS_ATTENTION: return attrs_attention(heads);
     case ATTRS_ATTENTION_PART: return ATTRS(attention_part, .attention = heads, .parts = 1, .q_count = 1, .k_count = 1);
@@ -175,11 +186,13 @@ static struct op_attrs attrs_of(enum op op)
 }
 
 /* A rank's share of the heads, or of the sequences. */
-static void share_out(struct op_attrs *at, enum spmd over)
+static void share_out(enum op op, struct op_attrs *at, enum spmd over)
 {
     int heads = over == SPMD_S1 ? RANKS : 1;
     if (at->kind == ATTRS_ROTARY) edit_rotary(at)->heads /= heads;
     if (at->kind == ATTRS_NORM) edit_norm(at)->heads /= heads;
+    if (at->kind == ATTRS_ADAPTED && over == (op == OP_MAGNITUDES ? SPMD_S1 : SPMD_S0))
+        edit_adapted(at)->part[0].n /= RANKS;
     if (at->kind != ATTRS_ATTENTION && at->kind != ATTRS_ATTENTION_PART) return;
     struct attention_attrs *a = (struct attention_attrs *)at_heads(at);
     a->heads /= heads;
@@ -219,6 +232,8 @@ static void build_whole(struct kcase *k, enum op op, int n_in)
                                  {CACHE_PAGE, G * A, 0},
                                  {H, 0, 0}},
         [OP_COPY] = {{T, D, 0}},
+        [OP_ADAPTED_SQUARES] = {{N, D, 0}, {3, D, 0}, {N, 3, 0}},
+        [OP_MAGNITUDES] = {{T, N, 0}, {N, 2, 0}, {N, 0, 0}, {N, 0, 0}},
     };
     for (int i = 0; i < n_in; i++)
         k->in[i] = shape[op][i].below ? kcase_ints(k, shape[op][i].n0, 0, shape[op][i].below - 1)
@@ -227,6 +242,7 @@ static void build_whole(struct kcase *k, enum op op, int n_in)
         k->in[3] = kcase_tensor(k, DT_I32, 1, RUN_PAGES + 1);
         for (int i = 0; i < RUN_PAGES + 1; i++) view_set(&k->in[3], 0, i, i == RUN_ROWS ? T : i == RUN_PAST ? 3 : 0);
     }
+    for (int64_t i = 0; op == OP_MAGNITUDES && i < 2 * N; i++) view_set(&k->in[1], i / 2, i % 2, 1 + 0.5 * (double)i);
     for (int64_t t = 0; op == OP_NORM_BY && t < T; t++) view_set(&k->in[1], t, 0, 0.5 + 0.25 * (double)t); /* squares */
     kcase_outputs(k);
     kcase_gradients(k);
@@ -295,11 +311,12 @@ static void check_true(enum op op, int n_in, const enum spmd *in, const enum spm
                             .n_in = n_in,
                             .at = whole.at,
                             .step = whole.step};
-        share_out(&k->at, in[0]);
+        share_out(op, &k->at, in[0]);
         for (int i = 0; i < n_in; i++) k->in[i] = part_of(k, &whole.in[i], in[i], r, i ? 1 : x_blocks);
         kcase_outputs(k);
         kcase_gradients(k);
         if (op == OP_LINEAR && in[0] == SPMD_S1 && r > 0) k->n_in = 2; /* bias_off: one rank adds the bias */
+        if (op == OP_MAGNITUDES && in[0] == SPMD_P && r > 0) k->n_in = 3;
         assert_true(kcase_forward(k, &kernel_family_ref, 1));
         k->n_in = n_in;
     }
@@ -331,7 +348,9 @@ static void check_true(enum op op, int n_in, const enum spmd *in, const enum spm
  * tensors have here. */
 static bool can_act_out(enum op op, int n_in, const enum spmd *in)
 {
-    if (op >= OP_ROUTER) return false; /* experts: tests/run/test_experts.c and the layouts of tests/run */
+    if (op == OP_ADAPTED_SQUARES && n_in > 3) return false; /* one part */
+    if (op >= OP_ROUTER && op != OP_ADAPTED_SQUARES && op != OP_MAGNITUDES)
+        return false; /* experts: tests/run/test_experts.c and the layouts of tests/run */
     if (op == OP_EMBED && (in[1] == SPMD_S0 || in[1] == SPMD_V)) return false; /* ids are of the table's own rows */
     if ((op == OP_XENT || op == OP_XENT_PART) && in[0] == SPMD_S1) return false;
     if ((op == OP_XENT && n_in > 2) || (op == OP_ADD && n_in > 2) || (op == OP_DROPOUT && n_in > 1)) return false;

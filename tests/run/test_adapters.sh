@@ -71,6 +71,41 @@ train again model.from=base-hf model.seq_len=32 precision.recipe=fp32 $lora adap
 [ "$(says again)" = "$(says whole)" ] || fail "adapter.from: $(says again), not $(says whole)"
 grep -q '"r": 4' peft/adapter_config.json && grep -q '"q_proj"' peft/adapter_config.json || fail "$(cat peft/adapter_config.json)"
 
+# lengths of rows, too: the same ways; a folder of the other kind, or without the weights beside it, is refused
+dora="${lora/kind=lora/kind=dora}"
+# shellcheck disable=SC2086
+train long model.from=base-hf model.seq_len=32 precision.recipe=fp32 $dora
+# shellcheck disable=SC2086
+train short model.from=base-hf model.seq_len=32 precision.recipe=fp32 $dora run.steps=4
+# shellcheck disable=SC2086
+train short model.from=base-hf model.seq_len=32 precision.recipe=fp32 $dora -n 2 parallel.tp=2
+[ "$(says long)" = "$(says short)" ] || fail "dora, tp 2 after an interruption: $(says short), not $(says long)"
+[ "$(says long --adapter none)" = "$(says base)" ] || fail "the base of dora is another: $(says long --adapter none)"
+"$tutti" checkpoint export long long-merged --dtype f32 >log 2>&1 || fail "dora, merged: $(cat log)"
+"$tutti" checkpoint export long long-peft --adapter >log 2>&1 || fail "dora, peft: $(cat log)"
+grep -q '"use_dora": true' long-peft/adapter_config.json && grep -aq 'q_proj.lora_magnitude_vector' long-peft/adapter_model.safetensors || fail "$(cat long-peft/adapter_config.json)"
+# shellcheck disable=SC2086
+train long-again model.from=base-hf model.seq_len=32 precision.recipe=fp32 $dora adapter.from=long-peft run.steps=1 optimizer.lr=0
+# shellcheck disable=SC2086
+train long-two model.from=base-hf model.seq_len=32 precision.recipe=fp32 $dora adapter.from=long-peft run.steps=1 optimizer.lr=0 -n 2 parallel.zero=3
+for way in long-merged long-again long-two "base-hf --adapter long-peft"; do
+    # shellcheck disable=SC2086
+    [ "$(says $way)" = "$(says long)" ] || fail "dora, $way: $(says $way), not $(says long)"
+done
+"$tutti" checkpoint export long-again again-peft --adapter >log 2>&1
+"$tutti" checkpoint export long-again again-merged --dtype f32 >log 2>&1
+"$tutti" checkpoint diff again-merged long-merged --tolerance 1e-6 >diff 2>&1 || fail "dora, out and in: $(head -5 diff)"
+"$tutti" checkpoint diff base-hf long-merged >diff 2>&1
+grep -q 'attn.q.weight' diff && ! grep -q 'attn.k.weight' diff || fail "dora changes: $(cat diff)"
+# shellcheck disable=SC2086
+refused "choose adapter.kind: lora" "$tutti" train tune.yaml run.dir=no model.from=base-hf model.seq_len=32 $dora adapter.from=peft
+# shellcheck disable=SC2086
+refused "choose adapter.kind: dora" "$tutti" train tune.yaml run.dir=no model.from=base-hf model.seq_len=32 $lora adapter.from=long-peft
+# shellcheck disable=SC2086
+refused "model.from" "$tutti" train tune.yaml run.dir=no $model $dora adapter.from=long-peft
+# shellcheck disable=SC2086
+refused "another model" "$tutti" train tune.yaml run.dir=long model.from=base-hf model.seq_len=32 precision.recipe=fp32 $lora run.steps=9
+
 # a base in few bits: quantised at the start, interrupted and gone on with in another layout, merged
 # shellcheck disable=SC2086
 train wide $model model.hidden=128 model.ffn=192 precision.recipe=fp32 run.steps=2
@@ -118,7 +153,7 @@ refused "holds no adapter" "$tutti" checkpoint export base no --adapter
 refused "adapter_config.json" "$tutti" generate base --prompt x --adapter base-hf
 cp -r peft dora
 sed -i 's/"bias": "none"/"bias": "none", "use_dora": true/' dora/adapter_config.json
-refused "use_dora" "$tutti" generate base --prompt x --adapter dora
+refused "lora_magnitude_vector" "$tutti" generate base --prompt x --adapter dora
 head -c 60 peft/adapter_model.safetensors >dora/adapter_model.safetensors
 sed -i 's/, "use_dora": true//' dora/adapter_config.json
 "$tutti" generate base --prompt x --adapter dora >out 2>&1 && fail "a cut file is an adapter"

@@ -47,6 +47,12 @@ static const char *const cases[][MAX_KEYS] = {
     {"adapter.kind=lora", "adapter.rank=2", "adapter.base=mxfp4", "adapter.targets=[k, '*.experts.*.up', down]",
      "train.only=['*norm*']", "model.family=mixtral", "model.kv_heads=1", "model.head_dim=32", "model.ffn=96",
      "model.moe.experts=3", "model.seq_len=6"},
+    {"adapter.kind=dora", "adapter.rank=3", "adapter.targets=[q, v, o, gate, down, head]", "model.kv_heads=1",
+     "optimizer.lr=3e-2"},
+    {"adapter.kind=dora", "adapter.targets=[layers.1.*]", "model.family=gpt2", "train.only=['*.bias']",
+     "memory.recompute=full", "precision.recipe=bf16"},
+    {"adapter.kind=dora", "adapter.rank=2", "adapter.base=mxfp4", "adapter.targets=[k, v, o, up]", "model.heads=6",
+     "model.kv_heads=3", "model.head_dim=32", "model.ffn=192", "model.seq_len=6", "precision.recipe=bf16"},
 };
 
 static void test_every_layout_equals_one_rank(void **state)
@@ -113,15 +119,14 @@ static void test_frozen_parameters_have_their_weights_only(void **state)
         }
 }
 
-static void test_planned_is_counted(void **state)
+static void check_planned(const char *const *keys)
 {
-    (void)state;
     struct arena *a = arena_new();
     struct config c;
     struct verify v;
     struct layouts all;
     struct err e = {0};
-    if (resolve(&c, a, cases[1], &e)) fail_msg("%s", e.text);
+    if (resolve(&c, a, keys, &e)) fail_msg("%s", e.text);
     if (verify_run(&v, &c, 2, VERIFY_ALL, 1, &e)) fail_msg("%s", e.text);
     layouts_enumerate(&all, &c, 2);
     assert_int_equal(all.n, v.n);
@@ -143,6 +148,13 @@ static void test_planned_is_counted(void **state)
     layouts_free(&all);
     verify_free(&v);
     arena_free(a);
+}
+
+static void test_planned_is_counted(void **state)
+{
+    (void)state;
+    check_planned(cases[1]);
+    check_planned(cases[6]);
 }
 
 /* Matrices of layers have half a byte for each number, a byte for 64 of them and 4 for 256 of these and their mean; of
@@ -190,6 +202,8 @@ static void test_refusals(void **state)
         {{"adapter.kind=lora", "parallel.servers=1"}, "parallel.servers: 0"},
         {{"adapter.kind=lora", "precision.recipe=mxfp8"}, "precision.recipe: bf16"},
         {{"adapter.base=nf4"}, "adapter.kind: lora"},
+        {{"adapter.kind=dora", "adapter.targets=[up]", "model.family=mixtral", "model.moe.experts=2"},
+         "matrices of experts have no lengths"},
         {{"adapter.kind=lora", "adapter.base=nf4", "comm.param=bf16", "precision.recipe=fp32"}, "comm.param"},
         {{"adapter.kind=lora", "adapter.base=nf4", "memory.offload=[params]"}, "memory.offload"},
         {{"adapter.kind=lora", "adapter.base=nf4", "model.ffn=27"}, "has 27 columns"},

@@ -10,6 +10,7 @@ static const char *const variants[][6] = {
     {REWARDS, "train.grpo.beta=0.1"},
     {REWARDS, "precision.recipe=bf16"},
     {REWARDS, "adapter.kind=lora"},
+    {REWARDS, "adapter.kind=dora", "adapter.targets=[q, o, down]"},
     {"train.objective=dpo", "batch.global=6", "batch.micro=1"},
 };
 

@@ -27,6 +27,8 @@ const struct kernel_family kernel_family_cpu = {
         [OP_HEADNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_SQUARES] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_NORM_BY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
+        [OP_ADAPTED_SQUARES] = {[KERNEL_FWD] = VEC},
+        [OP_MAGNITUDES] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_ROTARY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_ATTENTION] = {[KERNEL_FWD] = ATTENTION, [KERNEL_BWD_IN] = ATTENTION},
         [OP_ATTENTION_PART] = {[KERNEL_FWD] = ATTENTION, [KERNEL_BWD_IN] = ATTENTION},

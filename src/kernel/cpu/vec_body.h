@@ -5,6 +5,7 @@
 #define TUTTI_KERNEL_CPU_VEC_BODY_H
 
 #include "kernel/cpu/act_body.h"
+#include "kernel/cpu/adapted_body.h"
 #include "kernel/cpu/add_body.h"
 #include "kernel/cpu/build.h"
 #include "kernel/cpu/conv_body.h"
@@ -57,6 +58,11 @@ static bool accepts_squares(const struct kernel_call *c) { return v_takes(c->in[
                                      [KERNEL_BWD_IN] = {rmsnorm_bwd_in, NULL, accepts_heads, words, NULL, NULL},       \
                                      [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_heads, words, NULL,     \
                                                        NULL}},                                                         \
+                    [OP_ADAPTED_SQUARES] = {[KERNEL_FWD] = {adapted_squares_fwd, NULL,                                 \
+                                                            accepts_main, words, NULL, NULL}},                         \
+                    [OP_MAGNITUDES] = {[KERNEL_FWD] = {magnitudes, NULL, accepts_main, words, NULL, NULL},             \
+                                       [KERNEL_BWD_IN] = {magnitudes, NULL, accepts_main, words, NULL, NULL},          \
+                                       [KERNEL_BWD_W] = {magnitudes_bwd_w, NULL, accepts_main, words, NULL, NULL}},    \
                     [OP_SQUARES] = {[KERNEL_FWD] = {squares_fwd, NULL, accepts_main, words, NULL, NULL},               \
                                     [KERNEL_BWD_IN] = {squares_bwd, NULL, accepts_squares, words, NULL, NULL}},        \
                     [OP_NORM_BY] = {[KERNEL_FWD] = {norm_by_fwd, NULL, accepts_main, words, NULL, NULL},               \

@@ -76,6 +76,7 @@ kernel_fn permute_fwd_ref, permute_bwd_in_ref, unpermute_fwd_ref, unpermute_bwd_
 kernel_fn grouped_fwd_ref, grouped_bwd_in_ref, grouped_bwd_w_ref;
 kernel_fn expert_bias_fwd_ref, expert_bias_bwd_in_ref, expert_bias_bwd_w_ref;
 kernel_fn coded_fwd_ref;
+kernel_fn adapted_squares_fwd_ref, magnitudes_fwd_ref, magnitudes_bwd_in_ref, magnitudes_bwd_w_ref;
 kernel_fn amax_ref, quantise_ref, linear_scaled_fwd_ref, linear_scaled_bwd_in_ref, linear_scaled_bwd_w_ref;
 kernel_fn amax_parts_ref, quantise_parts_ref, grouped_scaled_ref;
 kernel_fn mla_kv_fwd_ref, mla_kv_bwd_in_ref, trim_fwd_ref, trim_bwd_in_ref;
