@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_source.h: any bytes as an input file, read with bad records skipped and without: text comes out, or words that
- * name the file; with them skipped never less than before the first error. whole: records as they are. */
+ * name the file; with them skipped never less than before the first error. */
 #ifndef TESTS_FUZZ_SOURCE_H
 #define TESTS_FUZZ_SOURCE_H
 
@@ -28,13 +28,13 @@ static inline void fuzz_put(char path[80], const char *name, const uint8_t *data
     CHECK(false, "no place for a file");
 }
 
-static inline size_t fuzz_read(const char *path, const char *column, bool whole, bool skip, int *code)
+static inline size_t fuzz_read(const char *path, struct source_options how, bool skip, int *code)
 {
     struct source *s;
     struct err e = {0};
     size_t all = 0;
-    *code = source_open_with(&s, &path, 1,
-                             &(struct source_options){.column = column, .whole_records = whole, .skip_bad = skip}, &e);
+    how.skip_bad = skip;
+    *code = source_open_with(&s, &path, 1, &how, &e);
     while (!*code && all < (size_t)1 << 26) {
         int got = source_next(s, &e);
         if (got <= 0) {
@@ -54,15 +54,21 @@ static inline size_t fuzz_read(const char *path, const char *column, bool whole,
     return all;
 }
 
-static inline void fuzz_file(const char *name, const char *column, bool whole, const uint8_t *data, size_t n)
+static inline void fuzz_file_as(const char *name, struct source_options how, const uint8_t *data, size_t n)
 {
     char path[80];
     int code, skipped;
     fuzz_put(path, name, data, n);
-    size_t some = fuzz_read(path, column, whole, false, &code), all = fuzz_read(path, column, whole, true, &skipped);
+    size_t some = fuzz_read(path, how, false, &code), all = fuzz_read(path, how, true, &skipped);
     CHECK(all >= some, "less where bad records are skipped: %zu of %zu", all, some);
     CHECK(code || !skipped, "an error only where bad records are skipped");
     unlink(path);
+}
+
+/* whole: records as they are. */
+static inline void fuzz_file(const char *name, const char *column, bool whole, const uint8_t *data, size_t n)
+{
+    fuzz_file_as(name, (struct source_options){.column = column, .whole_records = whole}, data, n);
 }
 
 #endif

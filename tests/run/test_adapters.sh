@@ -106,6 +106,17 @@ refused "model.from" "$tutti" train tune.yaml run.dir=no $model $dora adapter.fr
 # shellcheck disable=SC2086
 refused "another model" "$tutti" train tune.yaml run.dir=long model.from=base-hf model.seq_len=32 precision.recipe=fp32 $lora run.steps=9
 
+# at first it is the base, biases and all, also where one rank of two adds them; a step moves it, and what it says is what is merged
+train biased model.family=gpt2 model.layers=2 model.hidden=32 model.heads=4 model.seq_len=32 precision.recipe=fp32
+"$tutti" checkpoint export biased biased-hf >log 2>&1 || fail "export: $(cat log)"
+for n in 1 2; do
+    train turned-$n model.from=biased-hf model.seq_len=32 precision.recipe=fp32 adapter.kind=dora 'adapter.targets=[q,o,up,down]' run.steps=1 optimizer.lr=0 -n $n parallel.tp=$n
+    [ "$(grep -o '"loss": *[0-9.]*' turned-$n/metrics.jsonl | head -1)" = "$(
+        train same-$n model.from=biased-hf model.seq_len=32 precision.recipe=fp32 run.steps=1 optimizer.lr=0 -n $n parallel.tp=$n
+        grep -o '"loss": *[0-9.]*' same-$n/metrics.jsonl | head -1
+    )" ] || fail "dora begins with another model, tp $n: $(tail -1 turned-$n/metrics.jsonl), $(tail -1 same-$n/metrics.jsonl)"
+done
+
 # a base in few bits: quantised at the start, interrupted and gone on with in another layout, merged
 # shellcheck disable=SC2086
 train wide $model model.hidden=128 model.ffn=192 precision.recipe=fp32 run.steps=2
