@@ -88,7 +88,7 @@ grep -q '"use_dora": true' long-peft/adapter_config.json && grep -aq 'q_proj.lor
 train long-again model.from=base-hf model.seq_len=32 precision.recipe=fp32 $dora adapter.from=long-peft run.steps=1 optimizer.lr=0
 # shellcheck disable=SC2086
 train long-two model.from=base-hf model.seq_len=32 precision.recipe=fp32 $dora adapter.from=long-peft run.steps=1 optimizer.lr=0 -n 2 parallel.zero=3
-for way in long-merged long-again long-two "base-hf --adapter long-peft"; do
+for way in long-merged long-again long-two "base-hf --adapter long-peft" "long -n 2 --tp 2" "base-hf --adapter long-peft -n 2 --tp 2"; do
     # shellcheck disable=SC2086
     [ "$(says $way)" = "$(says long)" ] || fail "dora, $way: $(says $way), not $(says long)"
 done
