@@ -20,7 +20,7 @@
 #include "cli/model_ranks.h"
 
 enum { PROMPT_MAX = 1 << 26, IMAGE_MAX = 1 << 28, GUESSES = 4, BEAMS_MOST = 64 };
-#define TEMPERATURE 0.8
+#define TEMPERATURE 0.8 /* as the help says */
 
 struct request {
     const char *checkpoint, *prompt, *prompt_file, *prompts, *template, *stop, *image, *tokenizer, *dtype, *weights,
@@ -53,7 +53,8 @@ static const struct cli_option options[] = {
      .help = "with --prompts: taken off the logit of what was written"},
     {"--frequency", "X", CLI_REAL, AT(before.frequency), .most = 1e6, .help = "with --prompts: and as often as it was"},
     {"--max-tokens", "N", CLI_INT, AT(max_tokens), .lo = 1, .hi = 1 << 30, .help = "at most N new tokens"},
-    {"--temperature", "T", CLI_REAL, AT(spec.temperature), .most = 1e6, .help = "0 takes the likeliest token always"},
+    {"--temperature", "T", CLI_REAL, AT(spec.temperature), .most = 1e6,
+     .help = "0 takes the likeliest token always (default 0.8)"},
     {"--top-k", "K", CLI_INT, AT(spec.top_k), .hi = INT32_MAX, .help = "only the K likeliest (default 0: all)"},
     {"--top-p", "P", CLI_REAL, AT(spec.top_p), .least = 1e-9, .most = 1,
      .help = "only the likeliest that together reach P"},

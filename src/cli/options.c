@@ -234,7 +234,7 @@ static void say_default(const struct cli_option *o, const void *into, struct str
     const void *at = (const char *)into + o->at;
     const char *text = o->kind == CLI_TEXT || o->kind == CLI_CHOICE ? *(const char *const *)at : NULL;
     if (o->kind == CLI_INT && *(const int64_t *)at) str_printf(out, " (default %lld)", (long long)*(const int64_t *)at);
-    if (o->kind == CLI_REAL && *(const double *)at != 0) str_printf(out, " (default %g)", *(const double *)at);
+    if (o->kind == CLI_REAL && *(const double *)at > 0) str_printf(out, " (default %g)", *(const double *)at);
     if (text) str_printf(out, " (default %s)", text);
 }
 
