@@ -69,12 +69,12 @@ bash "$root/scripts/deps.sh" --tests --quiet
 "$root/scripts/build.sh"
 if [ "$fast" = 1 ]; then
     suite normal "$root/build" -LE '^(long|fuzz|waits)$'
-    suite waits "$root/build" -L '^waits$' -j $((4 * jobs))
+    suite waits "$root/build" -L '^waits$' -j $((2 * jobs))
 else
     packages='|package'
     if [ "$long" = 1 ]; then packages=; fi
     suite normal "$root/build" -LE "^(fuzz|waits$packages)\$"
-    suite waits "$root/build" -L '^waits$' -j $((4 * jobs))
+    suite waits "$root/build" -L '^waits$' -j $((2 * jobs))
     without=()
     if [ "$long" = 0 ]; then without=(-LE '^long$'); fi
     build_sanitized build-asan address,undefined
