@@ -18,7 +18,9 @@ double model_adapter_times(const struct adapter *a)
 static bool stem_of(const struct param *p, char stem[PARAM_NAME])
 {
     size_t n = strlen(p->name), end = strlen(".weight");
-    if (p->nd != 2 || n <= end || strcmp(p->name + n - end, ".weight") || !strncmp(p->name, "embed.", 6)) return false;
+    if (p->nd != 2 || n <= end || strcmp(p->name + n - end, ".weight") || !strncmp(p->name, "embed.", 6) ||
+        strstr(p->name, ".conv_"))
+        return false;
     memcpy(stem, p->name, n - end);
     stem[n - end] = 0;
     return true;
@@ -117,8 +119,11 @@ void adapter_declare(struct declare_ctx *x)
 }
 
 /* ---- recording ---- */
-/* A parameter, and as many behind it, as one matrix. */
-static tid matrix(struct layer_ctx *x, int i, int span) { return layer_param(x, span, "%s", x->params->p[i].name); }
+/* A parameter, and as many behind it, as one matrix; layer_param writes what names in a tower begin with. */
+static tid matrix(struct layer_ctx *x, int i, int span)
+{
+    return layer_param(x, span, "%s", x->params->p[i].name + strlen(x->prefix));
+}
 
 /* Which of a product's matrices have adapters. */
 struct adapted {

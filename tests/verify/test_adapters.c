@@ -55,6 +55,83 @@ static const char *const cases[][MAX_KEYS] = {
      "model.kv_heads=3", "model.head_dim=32", "model.ffn=192", "model.seq_len=6", "precision.recipe=bf16"},
 };
 
+/* The tower's names begin with another word than what its layers ask for. */
+#define LOOKS                                                                                                          \
+    "model.family=llava", "model.kv_heads=1", "model.head_dim=6", "model.vision.layers=2", "model.vision.hidden=15",   \
+        "model.vision.heads=3", "model.vision.ffn=14", "model.vision.image_size=6", "model.vision.patch_size=3",       \
+        "data.pack=padded"
+static const char *const pictures[][MAX_KEYS] = {
+    {"adapter.kind=lora", "adapter.rank=3", LOOKS, "train.only=['projector.*']"},
+    {"adapter.kind=dora", "adapter.rank=2", "adapter.targets=['vision.*', 'projector.*', o]", LOOKS},
+};
+
+static void test_pictures(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i += CASE_STRIDE) {
+        struct arena *a = arena_new();
+        struct config c;
+        struct verify v;
+        struct err e = {0};
+        struct str out = {0};
+        if (resolve(&c, a, pictures[i], &e)) fail_msg("case %zu: %s", i, e.text);
+        if (verify_run(&v, &c, 2, VERIFY_TP | VERIFY_DP, 2, &e)) fail_msg("case %zu: %s", i, e.text);
+        verify_print(&v, &out);
+        if (!v.ok) fail_msg("case %zu:\n%s", i, str_text(&out));
+        str_free(&out);
+        verify_free(&v);
+        arena_free(a);
+    }
+}
+
+/* Beside every matrix of every family, or, with lengths, of all but experts. */
+static void test_every_family_has_them(void **state)
+{
+    (void)state;
+#define EXPERTS "model.moe.experts=2", "model.moe.top_k=1", "model.moe.ffn=10"
+#define SPACES "model.ssm.heads=6", "model.ssm.groups=3", "model.ssm.head_dim=4", "model.ssm.state=5"
+    static const char *const families[][MAX_KEYS - 2] = {
+        {"model.family=gpt2"},
+        {"model.family=llama", "model.mtp.depth=1"},
+        {"model.family=mistral"},
+        {"model.family=qwen2"},
+        {"model.family=qwen3"},
+        {"model.family=smollm3"},
+        {"model.family=olmo2"},
+        {"model.family=phi3"},
+        {"model.family=gemma2"},
+        {"model.family=gemma3"},
+        {"model.family=mixtral", EXPERTS},
+        {"model.family=qwen3_moe", EXPERTS},
+        {"model.family=gpt_oss", EXPERTS},
+        {"model.family=deepseek", "model.mla.kv_rank=6", "model.mla.nope_dim=4", "model.mla.rope_dim=2",
+         "model.mla.value_dim=5", EXPERTS},
+        {"model.family=bert"},
+        {"model.family=bert", "model.classes=3"},
+        {"model.family=t5"},
+        {"model.family=vit", "model.classes=3", "model.image_size=6", "model.patch_size=3", "model.seq_len=5"},
+        {"model.family=mamba2", SPACES},
+        {"model.family=nemotron_h", "model.pattern=M-*-", "model.layers=4", SPACES},
+        {LOOKS},
+    };
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        for (int lengths = 0; lengths < 2; lengths++) {
+            const char *keys[MAX_KEYS] = {lengths ? "adapter.kind=dora" : "adapter.kind=lora", "adapter.targets=['*']"};
+            for (int k = 0; k < MAX_KEYS - 2; k++) keys[2 + k] = families[i][k];
+            struct arena *a = arena_new();
+            struct config c;
+            struct plan p;
+            struct err e = {0};
+            if (resolve(&c, a, keys, &e)) fail_msg("%s: %s", families[i][0], e.text);
+            int rc = plan_make(&p, &c, &e);
+            bool experts = c.model.moe.experts > 0;
+            if (lengths && experts ? !strstr(e.text, "matrices of experts") : rc)
+                fail_msg("%s, %s: %s", families[i][0], keys[0], e.text);
+            if (!rc) plan_free(&p);
+            arena_free(a);
+        }
+}
+
 static void test_every_layout_equals_one_rank(void **state)
 {
     (void)state;
@@ -224,6 +301,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_layout_equals_one_rank),
+        cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_every_family_has_them),
         cmocka_unit_test(test_frozen_parameters_have_their_weights_only),
         cmocka_unit_test(test_a_base_in_few_bits_is_small),
         cmocka_unit_test(test_planned_is_counted),
