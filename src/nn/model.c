@@ -483,10 +483,20 @@ static tid stream_arrives(struct layer_ctx *x, struct spmd_type type)
                          (int64_t[]){hi - lo, x->c->hidden}, type);
 }
 
+/* What the stage before sends is the stage's own from here on: entering changes what is done with its gradient. Where
+ * norms stand behind what they are of (BERT, OLMo-2), a stage's first layer enters with nothing between. */
+static tid own_stream(struct layer_ctx *x, tid h_TD)
+{
+    if (x->t->err.code) return h_TD;
+    const struct tensor *h = tape_tensor(x->t, h_TD);
+    if (tape_tensor(x->t, h->root)->kind == TENSOR_LOCAL) return h_TD;
+    return tape_record(x->t, OP_COPY, &(struct op_attrs){0}, 1, &h_TD, h->dtype, "stage.own");
+}
+
 tid region_enter(struct layer_ctx *x, tid h_TD)
 {
     if (x->par->sequence) return par_gather(x->t, x->par, h_TD, AXIS_TP, x->tokens);
-    return par_enter(x->t, x->par, h_TD, AXIS_TP);
+    return par_enter(x->t, x->par, x->par->size[AXIS_TP] > 1 ? own_stream(x, h_TD) : h_TD, AXIS_TP);
 }
 
 tid region_leave(struct layer_ctx *x, tid partial_TD)

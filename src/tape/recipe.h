@@ -72,7 +72,7 @@ void recipe_print_table(struct str *out);
 struct recipe_cols {
     int64_t at, n, first, whole;
 };
-enum { RECIPE_MOST_COLS = 4 };
+enum { RECIPE_MOST_COLS = 8 }; /* five are most: a state space's way in */
 struct recipe_rule {
     const uint8_t *of_slot; /* [n_slots] by the slot of a product's weight: enum recipe */
     int n_slots;
