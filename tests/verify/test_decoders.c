@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What families of decoders add to Llama, in layouts of up to three ranks against one rank: windows, caps and norms of
- * queries and keys over cp and tp (also with fewer key heads than ranks), norms of all heads over tp, biases that one
- * rank adds, two tables of angles, layers of different kinds over stages. `tutti verify` takes a config through all. */
+/* What families of decoders add to Llama, in layouts of up to three ranks, a few of four, against one rank: windows,
+ * caps and norms of queries and keys over cp and tp (also with fewer key heads than ranks), norms of all heads over tp,
+ * biases that one rank adds, two tables of angles, layers of different kinds over stages. `tutti verify` takes a config
+ * through all. */
 #include "verify/toy_layouts.h"
 
 #define SIZES "model.hidden=24", "model.ffn=30", "model.seq_len=13", "batch.global=3", "optimizer.eps=1e-5"
@@ -83,10 +84,38 @@ static void test_equal_one_rank(void **state)
     }
 }
 
+/* Norms behind what they are of: a stage's first layer enters tp with nothing between, on what the stage before sent.
+ */
+static void test_stages_of_several_ranks(void **state)
+{
+    (void)state;
+    static const char *const keys[][8] = {
+        {"model.family=olmo2"},
+        {"model.family=bert"},
+        {"model.family=bert", "model.classes=3"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i += CASE_STRIDE) {
+        const char *all[12] = {"model.hidden=24", "model.heads=4",  "model.ffn=28",
+                               "model.seq_len=9", "batch.global=4", "optimizer.eps=1e-5"};
+        struct arena *a = arena_new();
+        struct config c;
+        struct verify v;
+        int n = 6, both = 0;
+        for (int k = 0; keys[i][k]; k++) all[n++] = keys[i][k];
+        resolve(&c, a, all, n);
+        verified(&v, &c, 4, VERIFY_TP | VERIFY_PP, 2, all[6]);
+        for (int k = 0; k < v.n; k++) both += strstr(v.layout[k].layout, "tp2 pp2") != NULL;
+        assert_true(both > 0);
+        verify_free(&v);
+        arena_free(a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_one_rank),
+        cmocka_unit_test(test_stages_of_several_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

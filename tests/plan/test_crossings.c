@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every family with everything else: each is planned, which records and lowers the whole step of every rank's role, in
+ * layouts of up to eight ranks, in every recipe, with what saves memory, with every objective. It is planned, or
+ * refused with words that name a key; nothing else comes of it. What a plan computes is tests/verify's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan/plan.h"
+
+#define EXPERTS "model.moe.experts=4 model.moe.top_k=2 model.moe.ffn=16"
+#define SPACES "model.ssm.heads=8 model.ssm.groups=4 model.ssm.head_dim=8 model.ssm.state=8"
+#define TOWER                                                                                                          \
+    "model.vision.layers=2 model.vision.hidden=32 model.vision.heads=4 model.vision.ffn=16 "                           \
+    "model.vision.image_size=8 model.vision.patch_size=4 data.pack=padded"
+static const char *const families[] = {
+    "gpt2",
+    "llama",
+    "llama model.mtp.depth=1",
+    "mistral model.attn.window=5",
+    "qwen2",
+    "qwen3",
+    "smollm3",
+    "olmo2",
+    "phi3",
+    "gemma2",
+    "gemma3",
+    "mixtral " EXPERTS,
+    "qwen3_moe " EXPERTS,
+    "gpt_oss " EXPERTS,
+    "deepseek model.mla.kv_rank=8 model.mla.nope_dim=8 model.mla.rope_dim=4 model.mla.value_dim=8 " EXPERTS,
+    "bert",
+    "bert model.classes=3",
+    "t5",
+    "vit model.classes=3 model.image_size=8 model.patch_size=4 model.seq_len=5",
+    "mamba2 " SPACES,
+    "nemotron_h model.pattern=M-*- " SPACES,
+    "llava " TOWER,
+};
+
+/* The number of ranks, and keys. */
+static const struct {
+    int ranks;
+    const char *keys;
+} crossings[] = {
+    {1, ""},
+    {1, "train.objective=dpo batch.micro=1"},
+    {1, "train.objective=grpo train.grpo.reward=false train.grpo.tokens=8"},
+    {1, "train.objective=grpo train.grpo.reward=false train.grpo.tokens=8 train.grpo.beta=0.1 adapter.kind=dora"},
+    {1, "memory.recompute=full"},
+    {1, "memory.recompute=selective"},
+    {1, "memory.offload=[activations]"},
+    {2, "memory.offload=[params,optimizer] parallel.zero=3"},
+    {1, "memory.loss_chunk=3"},
+    {1, "optimizer.name=muon"},
+    {2, "optimizer.name=muon parallel.zero=3"},
+    {2, "optimizer.name=adafactor parallel.tp=2"},
+    {1, "optimizer.ema=0.9"},
+    {1, "model.dropout=0.1"},
+    {1, "model.document_mask=true"},
+    {1, "data.parts=2"},
+    {1, "run.replay_every=10"},
+    {2, "numerics.exact_order=true parallel.zero=3"},
+    {2, "comm.grad=int8 parallel.zero=3"},
+    {2, "comm.param=fp8 parallel.zero=3"},
+    {1, "train.only=['*norm*']"},
+    {1, "adapter.kind=lora adapter.base=mxfp4 adapter.targets=['*']"},
+    {1, "adapter.kind=dora adapter.targets=['*'] memory.recompute=full"},
+    {2, "adapter.kind=lora adapter.targets=['*'] parallel.pp=2"},
+    {4, "adapter.kind=dora adapter.targets=['*'] parallel.tp=2 parallel.zero=3"},
+    {2, "parallel.zero=1"},
+    {4, "parallel.dp_replicate=2 parallel.zero=3"},
+    {2, "parallel.tp=2"},
+    {4, "parallel.tp=4 parallel.sequence_parallel=true"},
+    {2, "parallel.cp=2"},
+    {4, "parallel.cp=4 parallel.cp_algorithm=all_to_all"},
+    {2, "parallel.pp=2"},
+    {2, "parallel.pp=2 parallel.schedule=zbh1"},
+    {2, "parallel.pp=2 parallel.schedule=dualpipev"},
+    {4, "parallel.tp=2 parallel.pp=2"},
+    {4, "parallel.tp=2 parallel.pp=2 parallel.sequence_parallel=true parallel.schedule=zbv"},
+    {8, "parallel.tp=2 parallel.pp=4"},
+    {8, "parallel.tp=2 parallel.pp=2 parallel.cp=2"},
+    {8, "parallel.tp=2 parallel.pp=2 parallel.zero=3 memory.recompute=full"},
+    {4, "parallel.cp=2 parallel.tp=2 parallel.sequence_parallel=true"},
+    {4, "parallel.cp=2 parallel.pp=2"},
+    {4, "parallel.ep=2 parallel.tp=2"},
+    {8, "parallel.ep=2 parallel.tp=2 parallel.pp=2"},
+    {3, "parallel.servers=1"},
+};
+static const char *const recipes[] = {"fp16", "bf16", "fp8-delayed", "fp8-current", "fp8-block", "mxfp8", "nvfp4"};
+static const struct {
+    int ranks;
+    const char *keys;
+} under_recipes[] = {{1, ""},
+                     {2, "parallel.zero=3 memory.recompute=full"},
+                     {2, "parallel.pp=2"},
+                     {4, "parallel.tp=2 parallel.pp=2"}};
+
+/* Words of `text`, as keys behind those that are there. */
+static int add_words(char **all, int n, struct arena *a, const char *text)
+{
+    for (size_t k; *text; text += k + (text[k] == ' ')) {
+        k = strcspn(text, " ");
+        assert_true(n < 64);
+        if (!k) continue;
+        all[n] = arena_alloc(a, k + 1);
+        memcpy(all[n], text, k);
+        all[n++][k] = 0;
+    }
+    return n;
+}
+
+/* Whether it was planned; else it was refused as users are. */
+static bool planned(const char *family, int ranks, const char *keys, const char *recipe)
+{
+    struct arena *a = arena_new();
+    struct config c;
+    struct plan p;
+    struct conf *f;
+    struct err e = {0};
+    char *all[64], word[200];
+    int n = add_words(all, 0, a,
+                      "model.layers=4 model.hidden=32 model.heads=4 model.ffn=48 model.vocab=264 model.seq_len=16 "
+                      "run.threads=1 batch.global=16 batch.micro=2 parallel.dp_shard=-1 data.train=x.txt");
+    snprintf(word, sizeof word, "model.family=%s", family);
+    n = add_words(all, n, a, word);
+    snprintf(word, sizeof word, "precision.recipe=%s", recipe);
+    n = add_words(all, n, a, word);
+    n = add_words(all, n, a, keys);
+    int rc = config_load(&c, &f, a, NULL, all, n, &e);
+    if (!rc) rc = config_resolve(&c, f, 0, ranks, &e);
+    if (!rc) rc = plan_make(&p, &c, &e);
+    if (!rc) plan_free(&p);
+    if (rc && (rc != ERR_REQUEST || !strchr(e.text, '.') || strstr(e.text, "unknown key") || strstr(e.text, "wanted")))
+        if (!strstr(e.text, "fits no matrix"))
+            fail_msg("%s, %d ranks, %s, %s: %d, %s", family, ranks, keys, recipe, rc, e.text);
+    arena_free(a);
+    return !rc;
+}
+
+static void test_every_family_with_everything(void **state)
+{
+    (void)state;
+    int all = 0, tried = 0;
+    for (size_t k = 0; k < sizeof crossings / sizeof *crossings; k++) {
+        int some = 0;
+        for (size_t f = 0; f < sizeof families / sizeof *families; f++, tried++)
+            some += planned(families[f], crossings[k].ranks, crossings[k].keys, "fp32");
+        if (!some) fail_msg("no family is planned with %s", crossings[k].keys);
+        all += some;
+    }
+    print_message("%d of %d are planned\n", all, tried);
+    assert_true(all > 3 * tried / 4);
+}
+
+static void test_every_family_in_every_recipe(void **state)
+{
+    (void)state;
+    int all = 0, tried = 0;
+    for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
+        for (size_t k = 0; k < sizeof under_recipes / sizeof *under_recipes; k++)
+            for (size_t f = 0; f < sizeof families / sizeof *families; f++, tried++)
+                all += planned(families[f], under_recipes[k].ranks, under_recipes[k].keys, recipes[r]);
+    print_message("%d of %d are planned\n", all, tried);
+    assert_true(all > tried / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_family_with_everything),
+        cmocka_unit_test(test_every_family_in_every_recipe),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
