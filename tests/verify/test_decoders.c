@@ -55,6 +55,9 @@ static const struct {
      {SPACES, "model.ssm.heads=3", "model.ssm.groups=1", "model.document_mask=true", "model.ssm.bias=true"}},
     {VERIFY_TP | VERIFY_DP | VERIFY_PP,
      {SPACES, "model.ssm.heads=6", "model.ssm.groups=3", "model.ssm.step_most=0.05"}},
+    {VERIFY_DP | VERIFY_PP, /* five matrices make one product, in few bits */
+     {"model.family=mamba2", "model.hidden=32", "model.seq_len=32", "batch.global=12", "model.ssm.heads=4",
+      "model.ssm.groups=2", "model.ssm.head_dim=16", "model.ssm.state=16", "precision.recipe=nvfp4"}},
 #define HYBRID                                                                                                         \
     "model.family=nemotron_h", "model.hidden=12", "model.ffn=20", "model.head_dim=5", "model.seq_len=7",               \
         "batch.global=3", "optimizer.eps=1e-4", "model.ssm.head_dim=4", "model.ssm.state=5", "model.ssm.conv=4"
