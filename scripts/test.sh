@@ -62,7 +62,7 @@ suite() {
 # build_sanitized DIRECTORY SANITIZERS
 build_sanitized() {
     "$root/scripts/build.sh" "$1" -DTUTTI_SANITIZE="$2" -DCMAKE_BUILD_TYPE=Sanitize \
-        -DCMAKE_C_FLAGS="$quiet_flags" -DCMAKE_C_FLAGS_SANITIZE="-O1 -g1" -DFUZZ_SECONDS=5
+        -DCMAKE_C_FLAGS="$quiet_flags" -DCMAKE_C_FLAGS_SANITIZE="-O1 -g1" -DFUZZ_SECONDS=2
 }
 
 bash "$root/scripts/deps.sh" --tests --quiet
