@@ -276,17 +276,11 @@ struct writing {
 /* Of rows [row, row + n) of a matrix, with what was added to them. */
 static int read_lengths(const struct writing *x, int64_t i, int64_t row, int64_t n, void *dst, struct err *e)
 {
-    int64_t cols = weights_at(x->w, x->matrix[i]).shape.n[1];
-    struct region box = {.nd = 2, .lo = {row, 0}, .hi = {row + n, cols}},
-                  part = {.nd = 1, .lo = {row}, .hi = {row + n}};
-    double *w = xmalloc(to_size(n * cols + n + 1) * sizeof *w), *m = w + n * cols;
-    int rc = weights_read(x->w, x->matrix[i], &box, DT_F64, w, e);
+    struct region part = {.nd = 1, .lo = {row}, .hi = {row + n}};
+    double *w = xmalloc(to_size(2 * n + 1) * sizeof *w), *m = w + n;
+    int rc = weights_lengths(x->w, x->matrix[i], row, n, w, e);
     if (!rc) rc = weights_read(x->w, x->tensor[i], &part, DT_F64, m, e);
-    for (int64_t r = 0; r < n && !rc; r++) {
-        double squares = 0;
-        for (int64_t c = 0; c < cols; c++) squares += w[r * cols + c] * w[r * cols + c];
-        m[r] += sqrt(squares);
-    }
+    for (int64_t r = 0; r < n && !rc; r++) m[r] += w[r];
     if (!rc) convert(dst, x->dtype, m, DT_F64, n);
     xfree(w);
     return rc;

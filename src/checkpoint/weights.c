@@ -303,6 +303,20 @@ int weights_read(struct weights *w, int64_t i, const struct region *box, enum dt
     return read_merged(w, i, a, b, m, box, as, dst, e);
 }
 
+int weights_lengths(struct weights *w, int64_t i, int64_t first, int64_t n, double *out, struct err *e)
+{
+    int64_t cols = weights_at(w, i).shape.n[1];
+    double *row = xmalloc(to_size(cols + 1) * sizeof *row);
+    int rc = OK;
+    for (int64_t r = 0; r < n && !rc; r++) {
+        struct region box = {.nd = 2, .lo = {first + r, 0}, .hi = {first + r + 1, cols}};
+        rc = weights_read(w, i, &box, DT_F64, row, e);
+        if (!rc) out[r] = length_of(row, cols);
+    }
+    xfree(row);
+    return rc;
+}
+
 int weights_range(struct weights *w, int64_t i, const struct region *box, int64_t offset, size_t bytes, void *dst,
                   struct err *e)
 {

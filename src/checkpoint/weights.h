@@ -39,6 +39,8 @@ void weights_merge(struct weights *w);
 /* The same with the adapters of a folder that peft saved, and not with the checkpoint's own; dir NULL: with none. */
 int weights_attach(struct weights *w, const char *dir, struct err *e);
 int weights_read(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
+/* How long rows [first, first + n) of a matrix are, as weights_read gives them: a row at a time. */
+int weights_lengths(struct weights *w, int64_t i, int64_t first, int64_t n, double *out, struct err *e);
 /* Bytes [offset, offset + bytes) of a box of tensor i, row-major, in the type it is stored in; whole elements. What a
  * writer asks for piece by piece (ckpt_access), so that neither side holds a model. */
 int weights_range(struct weights *w, int64_t i, const struct region *box, int64_t offset, size_t bytes, void *dst,

@@ -127,17 +127,10 @@ static int added_lengths(struct weights *w, const char *matrix, int64_t n, const
 {
     int64_t at = weights_find_param(w, matrix);
     if (at < 0) return err_set(e, ERR_REQUEST, "%s: holds no parameter %s: another model", weights_path(w), matrix);
-    int64_t cols = weights_at(w, at).shape.n[1];
-    double *row = xmalloc(to_size(cols + 1) * sizeof *row);
-    int rc = OK;
-    for (int64_t r = 0; r < n && !rc; r++) {
-        struct region box = {.nd = 2, .lo = {r, 0}, .hi = {r + 1, cols}};
-        double squares = 0;
-        rc = weights_read(w, at, &box, DT_F64, row, e);
-        for (int64_t c = 0; c < cols && !rc; c++) squares += row[c] * row[c];
-        if (!rc) out[r] = (float)((double)theirs[r] - sqrt(squares));
-    }
-    xfree(row);
+    double *own = xmalloc(to_size(n + 1) * sizeof *own);
+    int rc = weights_lengths(w, at, 0, n, own, e);
+    for (int64_t r = 0; r < n && !rc; r++) out[r] = (float)((double)theirs[r] - own[r]);
+    xfree(own);
     return rc;
 }
 

@@ -236,10 +236,11 @@ tid op_scan_cached(struct tape *t, tid x, tid bc, tid s, tid runs_SX, tid cache,
 /* Encoder and decoder: rows, then which tokens they were; d_HR: TID_NONE where there is no bias. */
 tid op_pick(struct tape *t, tid x_T, struct pick_attrs a, const char *name);
 tid op_distances(struct tape *t, tid w_BH, struct distances_attrs a, const char *name);
-tid op_adapted_squares(struct tape *t, tid w, tid a, const tid *b, struct adapted_attrs at, const char *name);
-tid op_magnitudes(struct tape *t, tid x_TN, tid s_M2, tid m_M, tid bias_N, struct adapted_attrs at, const char *name);
 tid op_attention_biased(struct tape *t, tid q, tid k, tid v, tid d_HR, struct attention_biased_attrs a,
                         const char *name);
+/* Rows' lengths; b: as many as parts. bias_N: TID_NONE where there is none. */
+tid op_adapted_squares(struct tape *t, tid w, tid a, const tid *b, struct adapted_attrs at, const char *name);
+tid op_magnitudes(struct tape *t, tid x_TN, tid s_M2, tid m_M, tid bias_N, struct adapted_attrs at, const char *name);
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name);
 
 #endif

@@ -106,7 +106,7 @@ refused "model.from" "$tutti" train tune.yaml run.dir=no $model $dora adapter.fr
 # shellcheck disable=SC2086
 refused "another model" "$tutti" train tune.yaml run.dir=long model.from=base-hf model.seq_len=32 precision.recipe=fp32 $lora run.steps=9
 
-# at first it is the base, biases and all, also where one rank of two adds them; a step moves it, and what it says is what is merged
+# at first it is the base, biases and all, also where one rank of two adds them
 train biased model.family=gpt2 model.layers=2 model.hidden=32 model.heads=4 model.seq_len=32 precision.recipe=fp32
 "$tutti" checkpoint export biased biased-hf >log 2>&1 || fail "export: $(cat log)"
 for n in 1 2; do
