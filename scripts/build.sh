@@ -27,6 +27,10 @@ fi
 if [ -n "${CI:-}" ]; then set -- -DTUTTI_WERROR=ON "$@"; fi
 generator=()
 if [ ! -e "$directory/CMakeCache.txt" ] && command -v ninja >/dev/null; then generator=(-G Ninja); fi
+# A compiler cache, where one is installed: paths are told from the root, so that another clone finds what this one compiled.
+if command -v ccache >/dev/null; then
+    generator+=("-DCMAKE_C_COMPILER_LAUNCHER=env;CCACHE_BASEDIR=$root;CCACHE_NOHASHDIR=1;ccache")
+fi
 
 echo "build: $directory $*" >&2
 log=$(mktemp)
