@@ -162,12 +162,19 @@ enum dtype weights_dtype(const struct weights *w)
 }
 
 /* ---- adapters ---- */
-void weights_merge(struct weights *w)
+int weights_merge(struct weights *w, struct err *e)
 {
     const struct json *extra = w->ckpt ? ckpt_extra(w->ckpt) : NULL, *a = extra ? json_get(extra, "adapter") : NULL;
-    if (!a || w->chosen) return;
+    if (!a || w->chosen) return OK;
+    const char *kind = json_string(json_get(a, "kind"), NULL, "");
+    w->lengths = !strcmp(kind, "dora");
+    if (!w->lengths && strcmp(kind, "lora"))
+        return err_set(e, ERR_REQUEST,
+                       "%s: has adapters of kind \"%.40s\", which this program cannot merge; it can lora and dora",
+                       weights_path(w), kind);
     w->times = json_real(json_get(a, "times"), 0);
-    w->lengths = !strcmp(json_string(json_get(a, "kind"), NULL, ""), "dora");
+    if (!isfinite(w->times)) return err_set(e, ERR_CORRUPT, "%s: extra.adapter.times is no number", weights_path(w));
+    return OK;
 }
 
 /* The adapter's matrix beside tensor i, a matrix of weights; -1: it has none. */

@@ -34,8 +34,8 @@ int64_t weights_find_param(const struct weights *w, const char *name); /* -1: no
 /* The element type the model was made for: as stored, or what training computed in. */
 enum dtype weights_dtype(const struct weights *w);
 /* From now on weights_read gives matrices with what the checkpoint's adapters add to them; without adapters nothing
- * changes. */
-void weights_merge(struct weights *w);
+ * changes. ERR_REQUEST: adapters of a kind that this program does not know. */
+int weights_merge(struct weights *w, struct err *e);
 /* The same with the adapters of a folder that peft saved, and not with the checkpoint's own; dir NULL: with none. */
 int weights_attach(struct weights *w, const char *dir, struct err *e);
 int weights_read(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);

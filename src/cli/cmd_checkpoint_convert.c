@@ -195,7 +195,7 @@ int checkpoint_export(int argc, char **argv)
     if (weights_open(&w, q.from, &e) < 0) return cli_fail(&e);
     rc = weights_model(w, &model, &e);
     if (rc == OK && q.ema) rc = weights_average(w, &e);
-    if (!q.adapter) weights_merge(w);
+    if (rc == OK && !q.adapter) rc = weights_merge(w, &e);
     if (rc == OK && !q.adapter) rc = check_params(w, &model, &e);
     bool gguf = q.format && !strcmp(q.format, "gguf"), q8 = q.dtype && !strcmp(q.dtype, "q8_0");
     if (rc == OK && q.adapter && (gguf || q8))

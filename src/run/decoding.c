@@ -207,7 +207,7 @@ static int build(struct decoding *d, struct weights *w, const struct decoding_op
         rc = store_new(&d->store, &d->params, d->dev, d->dtype, false, NULL, 0, e);
     }
     xfree(stage);
-    if (w) weights_merge(w);
+    if (!rc && w) rc = weights_merge(w, e);
     if (!rc && !w) store_init(&d->store, &d->kernels, d->stream, 1);
     if (!rc && w) rc = source_load(&d->store, &d->kernels, d->stream, w, e);
     if (!rc) rc = allocate(d, e);

@@ -441,6 +441,35 @@ static void weights_of_both_kinds(void **state)
     scratch_free(dir);
 }
 
+/* Adapters of a kind that this program does not know are not taken for one that it does. */
+static void adapters_of_another_kind(void **state)
+{
+    (void)state;
+    const struct {
+        const char *extra;
+        int code;
+    } cases[] = {{"{}", OK},
+                 {"{\"adapter\": {\"kind\": \"lora\", \"times\": 2}}", OK},
+                 {"{\"adapter\": {\"kind\": \"dora\", \"times\": 2}}", OK},
+                 {"{\"adapter\": {\"kind\": \"vera\", \"times\": 2}}", ERR_REQUEST},
+                 {"{\"adapter\": {\"times\": 2}}", ERR_REQUEST}};
+    struct err e;
+    float x = 1;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *dir = scratch_new();
+        struct weights *w;
+        struct ckpt_info info = {.step = 1, .extra = cases[i].extra};
+        struct ckpt_tensor t = {.group = "param", .name = "a.weight", .dtype = DT_F32, .shape = SHAPE_OF(1), .p = &x};
+        t.box = region_whole(&t.shape);
+        assert_ok(ckpt_save(dir, &info, &t, 1, &e));
+        assert_ok(weights_open(&w, dir, &e));
+        assert_int_equal(weights_merge(w, &e), cases[i].code);
+        if (cases[i].code) assert_non_null(strstr(e.text, "adapters of kind"));
+        weights_close(w);
+        scratch_free(dir);
+    }
+}
+
 int main(void)
 {
     setenv("LOG", "error", 1);
@@ -453,6 +482,7 @@ int main(void)
         cmocka_unit_test(disagreement_is_refused),
         cmocka_unit_test(leftovers_are_refused),
         cmocka_unit_test(weights_of_both_kinds),
+        cmocka_unit_test(adapters_of_another_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
