@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gguf.h: a model as a GGUF file (version 3), which llama.cpp and its relatives read: Llama and GPT-2.
+/* gguf.h: a model as a GGUF file (version 3), which llama.cpp and its relatives read. Which families: gguf_family.h;
+ * which tokenizers: gguf_tokens.h.
  *
  * Matrices are f32, bf16 or q8_0 (blocks of 32 numbers of 8 bits with an f16 scale); those whose rows are no multiple
- * of 32 stay f32 in q8_0, and vectors are always f32. Rows of wq and wk are reordered, as the format's Llama turns
- * neighbours where ours turns halves. What the format cannot say (scaled rotary positions, other families, other
- * tokenizers than byte-level BPE) is refused by name.
- * Includes: base, checkpoint/weights.h. Order: Local.
+ * of 32 stay f32 in q8_0; vectors, routers and tables of positions are always f32. What the format cannot say is
+ * refused by name. A tensor is held whole, one at a time; of experts one expert. Includes: base, checkpoint/weights.h.
+ * Order: Local.
  */
 #ifndef TUTTI_CHECKPOINT_GGUF_H
 #define TUTTI_CHECKPOINT_GGUF_H

@@ -11,6 +11,7 @@
 
 #include "kernel/cache_runs.h"
 #include "layout/sequence.h"
+#include "model/rope.h"
 #include "nn/adapter.h"
 #include "nn/layers.h"
 
@@ -309,22 +310,6 @@ int model_check_adapter(const struct model_config *c, const struct param_table *
     return c->adapter ? adapter_check(c->adapter, t, e) : OK;
 }
 
-/* Llama 3.1's scaling: long wavelengths are stretched by `factor`, short ones kept, a smooth ramp between
- * (Grattafiori et al. 2024; the published reference settings). */
-static double scaled_frequency(const struct rope_scaling_config *r, double freq)
-{
-    if (r->factor == 0 || r->kind == ROPE_DYNAMIC) return freq;
-    if (r->kind == ROPE_LINEAR) return freq / r->factor;
-    double wavelength = 2 * acos(-1.0) / freq;
-    double low = (double)r->original_max_position / r->low_freq_factor;
-    double high = (double)r->original_max_position / r->high_freq_factor;
-    if (wavelength < high) return freq;
-    if (wavelength > low) return freq / r->factor;
-    double smooth = ((double)r->original_max_position / wavelength - r->low_freq_factor) /
-                    (r->high_freq_factor - r->low_freq_factor);
-    return (1 - smooth) * freq / r->factor + smooth * freq;
-}
-
 /* YaRN's: what turns many times over the original length is kept, what turns less than once is stretched, a ramp over
  * the pairs between. */
 static double yarn_frequency(const struct model_config *c, int i, int64_t cols)
@@ -398,7 +383,7 @@ void model_rope_table(const struct model_config *c, float *out)
     if (model_rope_rows(c) > c->max_positions) near_rope_table(c, out + c->max_positions * cols);
     for (int i = 0; i < half; i++) {
         double freq = c->yarn.factor != 0 ? yarn_frequency(c, i, cols)
-                                          : scaled_frequency(&c->rope_scaling, pow(base, -2.0 * i / (double)cols));
+                                          : rope_stretched(&c->rope_scaling, pow(base, -2.0 * i / (double)cols));
         for (int64_t p = 0; p < c->max_positions; p++) {
             out[p * cols + i] = (float)(scale * cos((double)p * freq));
             out[p * cols + half + i] = (float)(scale * sin((double)p * freq));
