@@ -72,7 +72,7 @@ enum { FACTORS = 1 << 20 }; /* streams of random numbers: behind those of the fi
 int32_t *trial_tokens(const struct config *c, int which)
 {
     int64_t n = c->batch.global * c->model.seq_len, more = c->batch.global * (1 + model_pixels(&c->model));
-    int64_t kinds = model_tells(&c->model) ? c->model.classes : c->model.vocab,
+    int64_t kinds = model_tells(&c->model) ? c->model.classes : model_outputs(&c->model),
             types = c->model.types ? c->model.types : 1;
     int32_t *t = xcalloc(to_size(7 * n + more), sizeof *t);
     float *factor = (float *)(void *)(t + 6 * n + more);
