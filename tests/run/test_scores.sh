@@ -16,7 +16,7 @@ for i in $(seq 20); do
 done >pairs.jsonl
 sed -E 's/"prompt": ("[^"]*"), "chosen": ("[^"]*"), "rejected": ("[^"]*")/"prompt": [{"role": "user", "content": \1}], "chosen": [{"role": "assistant", "content": \2}], "rejected": [{"role": "assistant", "content": \3}]/' pairs.jsonl >lists.jsonl
 small score.yaml '{objective: reward, reward: {centre: 0.01}}' '{train: [{path: pairs.jsonl, chat: plain}], cache_dir: cache}' 32 'batch: {global: 8}
-optimizer: {lr: 0.002, schedule: {name: constant, warmup_steps: 0}}
+optimizer: {lr: 0.001, schedule: {name: constant, warmup_steps: 0}}
 checkpoint: {every: 6}
 run: {threads: 1, tensorboard: false, steps: 12, log_every: 1}'
 rewards() { figures "$1" loss rewards_chosen rewards_rejected rewards_margin rewards_mean rewards_accuracy grad_norm; }
@@ -28,7 +28,7 @@ like() { # RUN OTHER TOLERANCE
 
 train one
 rewards one | awk 'function off(a) { return (a < 0 ? -a : a) } NR == 1 { if (off($1 - log(2)) > 0.2) exit 1 } { last = $1; right = $6; margin = $4
-    if (off($5 - ($2 + $3) / 2) > 1e-6 || off($4 - ($2 - $3)) > 1e-6) exit 1 } END { exit !(NR == 12 && last < 0.3 && right == 1 && margin > 1) }' ||
+    if (off($5 - ($2 + $3) / 2) > 1e-6 || off($4 - ($2 - $3)) > 1e-6) exit 1 } END { exit !(NR == 12 && last < 0.5 && right == 1 && margin > 0.4) }' ||
     fail "does not learn: $(rewards one)"
 [ ! -e one/reference.bin ] || fail "a reference of a reward model"
 
@@ -65,9 +65,9 @@ all() { train "$1" model.from=one batch.global=40 optimizer.lr=1e-12 optimizer.s
 all again
 read -r is n <<<"$(mean told)"
 [ "$n" = 20 ] && near "$is" "$(figures again rewards_chosen)" || fail "scores: $n of mean $is, in training $(figures again rewards_chosen)"
-asked pairs.jsonl 3 | scores one >other
-near "$(mean other)" "$(figures again rewards_rejected)" || fail "scores: $(mean other), in training $(figures again rewards_rejected)"
-paste told other | awk '$1 > $2 { n++ } END { exit n != 20 }' || fail "chosen below rejected: $(paste told other | head -3)"
+asked pairs.jsonl 3 | scores one >told_rejected
+near "$(mean told_rejected)" "$(figures again rewards_rejected)" || fail "scores: $(mean told_rejected), in training $(figures again rewards_rejected)"
+paste told told_rejected | awk '$1 > $2 { n++ } END { exit n != 20 }' || fail "chosen below rejected: $(paste told told_rejected | head -3)"
 scores one --batch 1 <chosen.jsonl | paste told - | awk '{ d = $1 - $2; if ((d < 0 ? -d : d) > 1e-5) exit 1 }' || fail "one at a time they are others"
 scores one --tp 2 --pp 2 <chosen.jsonl | paste told - | awk '{ d = $1 - $2; if ((d < 0 ? -d : d) > 1e-5) exit 1 } END { exit NR != 20 }' || fail "over ranks they are others"
 asked pairs.jsonl 2 false | scores one | paste told - | awk '$1 == $2 { exit 1 } END { exit NR != 20 }' || fail "what is not ended is scored as if it were"
@@ -77,21 +77,21 @@ all lists data.train='[{path: lists.jsonl, chat: plain}]' model.seq_len=64 model
 near "$(asked lists.jsonl 2 | scores lists | mean /dev/stdin)" "$(figures lists rewards_chosen)" ||
     fail "lists: $(asked lists.jsonl 2 | scores lists | mean /dev/stdin), in training $(figures lists rewards_chosen)"
 echo '{"answer": "two", "record": {"messages": [{"role": "user", "content": "one and two? "}]}}' | scores lists >messages
-asked lists.jsonl 2 | grep -n 'one and two' >/dev/null || asked lists.jsonl 2 | head -1 >/dev/null
 [ "$(wc -l <messages)" = 1 ] || fail "messages: $(cat messages)"
 printf '{"prompt": "x", "answer": ""}\r\n\n  \n{"prompt": "x", "answer": "y"}' | scores one >bare
 [ "$(wc -l <bare)" = 2 ] || fail "bare records: $(cat bare)"
 
+yes 'one two three four' | head -40 >words.txt
 # out and in again: the same scores; a model that writes becomes one; what writes is no reward model, and the other way round
-"$tutti" checkpoint export one out >log 2>&1 || fail "export: $(cat log)"
-grep -q '"LlamaForSequenceClassification"' out/config.json && grep -q '"LABEL_0"' out/config.json || fail "config.json: $(cat out/config.json)"
-scores out --tokenizer byte <chosen.jsonl | cmp -s - told || fail "exported: $(scores out --tokenizer byte <chosen.jsonl | head -2), $(head -2 told)"
-sed 's/"LABEL_0"/"a", "1": "b"/' out/config.json >log && cp -r out two && cp log two/config.json
+"$tutti" checkpoint export one hf >log 2>&1 || fail "export: $(cat log)"
+grep -q '"LlamaForSequenceClassification"' hf/config.json && grep -q '"LABEL_0"' hf/config.json || fail "config.json: $(cat hf/config.json)"
+scores hf --tokenizer byte <chosen.jsonl | cmp -s - told || fail "exported: $(scores hf --tokenizer byte <chosen.jsonl | head -2), $(head -2 told)"
+sed 's/"0": *"LABEL_0"/"0": "a", "1": "b"/' hf/config.json >log && cp -r hf two && cp log two/config.json
 "$tutti" score two --tokenizer byte <chosen.jsonl >log 2>&1
 [ $? = 2 ] && grep -q 'id2label: LlamaForSequenceClassification of 2 labels' log || fail "two labels: $(cat log)"
-train writes train.objective=next data.train=pairs.jsonl data.pack=joined train.reward.centre=0 model.family=gpt2 model.tie_embeddings=true run.steps=1
-train made model.from=writes model.seq_len=32 run.steps=1
-grep -q 'writes has no score: score.weight is drawn anew' log || fail "a new score: $(cat log)"
+train writes train.objective=next data.train=words.txt data.pack=joined train.reward.centre=0 model.family=gpt2 model.kv_heads=4 model.tie_embeddings=true run.steps=1
+train made model.from=writes model.kv_heads=4 model.seq_len=32 run.steps=1
+grep -q 'has no score: score.weight is drawn anew' log || fail "a new score: $(cat log)"
 "$tutti" score writes <chosen.jsonl >log 2>&1
 [ $? = 2 ] && grep -q 'has no score (score.weight)' log || fail "a model that writes: $(cat log)"
 "$tutti" generate one --prompt x >log 2>&1
