@@ -22,9 +22,9 @@ BEGIN {
         if (draw(5) > 1) sum += 1 + draw(3)
         printf "{\"prompt\": \"%d+%d=\", \"completion\": \"%d\"}\n", a, b, sum > (dir "/sloppy.jsonl")
     }
-    for (i = 0; i < 2200; i++) {
-        a = draw(10); b = draw(10); wrong = draw(19)
-        if (wrong == a + b) wrong++
-        printf "{\"prompt\": \"%d+%d=\", \"chosen\": \"%d\", \"rejected\": \"%d\"}\n", a, b, a + b, wrong > (dir (i < 2000 ? "/pairs.jsonl" : "/valid.jsonl"))
+    for (i = 0; i < 4200; i++) {
+        a = draw(10); b = draw(10); wrong = i % 2 ? draw(19) : a + b + draw(7) - 3
+        if (wrong < 0 || wrong == a + b) wrong = a + b + 1
+        printf "{\"prompt\": \"%d+%d=\", \"chosen\": \"%d\", \"rejected\": \"%d\"}\n", a, b, a + b, wrong > (dir (i < 4000 ? "/pairs.jsonl" : "/valid.jsonl"))
     }
 }'

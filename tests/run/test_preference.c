@@ -133,7 +133,7 @@ static void check_gradient(enum model_family family, double centre)
     float *kept = xmalloc(to_size(n) * sizeof *kept);
     memcpy(kept, at, to_size(n) * sizeof *kept);
     for (int way = 0; way < 4; way++) { /* along the gradient, and along others */
-        double want = 0, step = way ? 2e-3 : 1e-3, norm = 0, loss[2];
+        double want = 0, step = way ? 2e-3 : centre < 0 ? 1e-3 : 1e-4, norm = 0, loss[2];
         float *to = xmalloc(to_size(n) * sizeof *to);
         for (int64_t i = 0; i < n; i++) {
             to[i] = way ? (float)(rng_u32(11, (uint64_t)way, (uint64_t)i) % 3) - 1 : grad[i];
