@@ -28,7 +28,7 @@ static const struct cli_option options[] = {
     {"--chat", "T", CLI_TEXT, AT(chat),
      .help = "the template of prompts that are messages: a name or a file (default: the run's own, else the "
              "tokenizer's)"},
-    {"--batch", "N", CLI_INT, AT(batch), .lo = 1, .hi = 1024, .help = "answers at once (default 16)"},
+    {"--batch", "N", CLI_INT, AT(batch), .lo = 1, .hi = 1024, .help = "answers at once"},
     {"--positions", "N", CLI_INT, AT(positions), .lo = 1, .hi = INT32_MAX,
      .help = "tokens of an answer with its prompt, at most (default: by the longest line)"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
