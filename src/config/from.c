@@ -101,7 +101,7 @@ int from_take(struct config *c, const struct conf *f, const struct weights *w, s
                           "model that it was made of",
                           weights_path(w));
     if (c->train.objective == OBJECTIVE_REWARD) theirs.model.tie_embeddings = false; /* it has no output matrix */
-    if (m->family == MODEL_BERT && !m->classes && c->model.classes) { /* a new head: start_weights.h */
+    if (m->family == MODEL_BERT && !m->classes && c->model.classes) {                /* a new head: start_weights.h */
         theirs.model.classes = c->model.classes;
         theirs.model.tie_embeddings = false;
     }
