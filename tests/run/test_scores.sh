@@ -92,6 +92,17 @@ sed 's/"0": *"LABEL_0"/"0": "a", "1": "b"/' hf/config.json >log && cp -r hf two 
 train writes train.objective=next data.train=words.txt data.pack=joined train.reward.centre=0 model.family=gpt2 model.kv_heads=4 model.tie_embeddings=true run.steps=1
 train made model.from=writes model.kv_heads=4 model.seq_len=32 run.steps=1
 grep -q 'has no score: score.weight is drawn anew' log || fail "a new score: $(cat log)"
+config=made/config.yaml
+train made run.steps=2
+config=score.yaml
+train alone model.from=writes model.kv_heads=4 model.seq_len=32 run.steps=1 adapter.kind=lora 'adapter.targets=[q]'
+grep -q 'score.weight is drawn anew and stays so, since it is not trained' log || fail "a frozen score: $(cat log)"
+"$tutti" data inspect score.yaml --step 1 --sample 0 >log 2>&1 && grep -qF '⟦<|endoftext|>⟧' log && grep -q 'a loss of 1$' log || fail "inspect: $(head -5 log)"
+for what in '--format gguf' --adapter; do
+    # shellcheck disable=SC2086
+    "$tutti" checkpoint export one no $what >log 2>&1
+    [ $? = 2 ] && grep -q 'is a reward model, whose score has no place in' log || fail "export $what: $(cat log)"
+done
 "$tutti" score writes <chosen.jsonl >log 2>&1
 [ $? = 2 ] && grep -q 'has no score (score.weight)' log || fail "a model that writes: $(cat log)"
 "$tutti" generate one --prompt x >log 2>&1
