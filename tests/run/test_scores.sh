@@ -30,6 +30,8 @@ train one
 rewards one | awk 'function off(a) { return (a < 0 ? -a : a) } NR == 1 { if (off($1 - log(2)) > 0.2) exit 1 } { last = $1; right = $6; margin = $4
     if (off($5 - ($2 + $3) / 2) > 1e-6 || off($4 - ($2 - $3)) > 1e-6) exit 1 } END { exit !(NR == 12 && last < 0.5 && right == 1 && margin > 0.4) }' ||
     fail "does not learn: $(rewards one)"
+train pair batch.global=2 run.steps=4 train.reward.centre=3
+rewards pair | awk '{ d = $1 - log(1 + exp($3 - $2)) - 3 * ($2 + $3) ^ 2; if ((d < 0 ? -d : d) > 1e-6) { print; exit 1 } } END { exit NR != 4 }' || fail "the loss of a pair: $(rewards pair)"
 [ ! -e one/reference.bin ] || fail "a reference of a reward model"
 
 # a small step of plain descent lowers the loss by its length times the square of the gradient's norm: the gradient is that of the loss
@@ -86,6 +88,9 @@ yes 'one two three four' | head -40 >words.txt
 "$tutti" checkpoint export one hf >log 2>&1 || fail "export: $(cat log)"
 grep -q '"LlamaForSequenceClassification"' hf/config.json && grep -q '"LABEL_0"' hf/config.json || fail "config.json: $(cat hf/config.json)"
 scores hf --tokenizer byte <chosen.jsonl | cmp -s - told || fail "exported: $(scores hf --tokenizer byte <chosen.jsonl | head -2), $(head -2 told)"
+if "$tutti" checkpoint export at_text text >log 2>&1; then
+    near "$(scores text --tokenizer byte <chosen.jsonl | mean /dev/stdin)" "$(figures at_text rewards_chosen)" || fail "read before the end, exported: $(grep pad text/config.json)"
+else fail "export: $(cat log)"; fi
 sed 's/"0": *"LABEL_0"/"0": "a", "1": "b"/' hf/config.json >log && cp -r hf two && cp log two/config.json
 "$tutti" score two --tokenizer byte <chosen.jsonl >log 2>&1
 [ $? = 2 ] && grep -q 'id2label: LlamaForSequenceClassification of 2 labels' log || fail "two labels: $(cat log)"
