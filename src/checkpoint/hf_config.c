@@ -33,32 +33,33 @@ enum {
 /* Columns of a head that positions turn. */
 static int64_t turned_columns(const struct model_config *c) { return c->mla.kv_rank ? c->mla.rope_dim : c->head_dim; }
 
-/* ours: the family that computes it. */
+/* ours: the family that computes it; scores: the name of a reward model, NULL: there is none. */
 static const struct hf_row {
     const char *name, *architecture;
     enum model_family ours;
+    const char *scores;
 } families[HF_N] = {
-    [HF_GPT2] = {"gpt2", "GPT2LMHeadModel", MODEL_GPT2},
-    [HF_LLAMA] = {"llama", "LlamaForCausalLM", MODEL_LLAMA},
-    [HF_MIXTRAL] = {"mixtral", "MixtralForCausalLM", MODEL_MIXTRAL},
-    [HF_DEEPSEEK_V2] = {"deepseek_v2", "DeepseekV2ForCausalLM", MODEL_DEEPSEEK},
-    [HF_DEEPSEEK_V3] = {"deepseek_v3", "DeepseekV3ForCausalLM", MODEL_DEEPSEEK},
-    [HF_VIT] = {"vit", "ViTForImageClassification", MODEL_VIT},
-    [HF_BERT] = {"bert", BERT_UNMASKS, MODEL_BERT},
-    [HF_MISTRAL] = {"mistral", "MistralForCausalLM", MODEL_MISTRAL},
-    [HF_QWEN2] = {"qwen2", "Qwen2ForCausalLM", MODEL_QWEN2},
-    [HF_QWEN3] = {"qwen3", "Qwen3ForCausalLM", MODEL_QWEN3},
-    [HF_QWEN3_MOE] = {"qwen3_moe", "Qwen3MoeForCausalLM", MODEL_QWEN3_MOE},
-    [HF_SMOLLM3] = {"smollm3", "SmolLM3ForCausalLM", MODEL_SMOLLM3},
-    [HF_OLMO2] = {"olmo2", "Olmo2ForCausalLM", MODEL_OLMO2},
-    [HF_PHI3] = {"phi3", "Phi3ForCausalLM", MODEL_PHI3},
-    [HF_GEMMA2] = {"gemma2", "Gemma2ForCausalLM", MODEL_GEMMA2},
-    [HF_GEMMA3] = {"gemma3_text", "Gemma3ForCausalLM", MODEL_GEMMA3},
-    [HF_GPT_OSS] = {"gpt_oss", "GptOssForCausalLM", MODEL_GPT_OSS},
-    [HF_MAMBA2] = {"mamba2", "Mamba2ForCausalLM", MODEL_MAMBA2},
-    [HF_LLAVA] = {"llava", "LlavaForConditionalGeneration", MODEL_LLAVA},
-    [HF_NEMOTRON_H] = {"nemotron_h", "NemotronHForCausalLM", MODEL_NEMOTRON_H},
-    [HF_T5] = {"t5", "T5ForConditionalGeneration", MODEL_T5},
+    [HF_GPT2] = {"gpt2", "GPT2LMHeadModel", MODEL_GPT2, "GPT2ForSequenceClassification"},
+    [HF_LLAMA] = {"llama", "LlamaForCausalLM", MODEL_LLAMA, "LlamaForSequenceClassification"},
+    [HF_MIXTRAL] = {"mixtral", "MixtralForCausalLM", MODEL_MIXTRAL, "MixtralForSequenceClassification"},
+    [HF_DEEPSEEK_V2] = {"deepseek_v2", "DeepseekV2ForCausalLM", MODEL_DEEPSEEK, "DeepseekV2ForSequenceClassification"},
+    [HF_DEEPSEEK_V3] = {"deepseek_v3", "DeepseekV3ForCausalLM", MODEL_DEEPSEEK, "DeepseekV3ForSequenceClassification"},
+    [HF_VIT] = {"vit", "ViTForImageClassification", MODEL_VIT, NULL},
+    [HF_BERT] = {"bert", BERT_UNMASKS, MODEL_BERT, NULL},
+    [HF_MISTRAL] = {"mistral", "MistralForCausalLM", MODEL_MISTRAL, "MistralForSequenceClassification"},
+    [HF_QWEN2] = {"qwen2", "Qwen2ForCausalLM", MODEL_QWEN2, "Qwen2ForSequenceClassification"},
+    [HF_QWEN3] = {"qwen3", "Qwen3ForCausalLM", MODEL_QWEN3, "Qwen3ForSequenceClassification"},
+    [HF_QWEN3_MOE] = {"qwen3_moe", "Qwen3MoeForCausalLM", MODEL_QWEN3_MOE, "Qwen3MoeForSequenceClassification"},
+    [HF_SMOLLM3] = {"smollm3", "SmolLM3ForCausalLM", MODEL_SMOLLM3, "SmolLM3ForSequenceClassification"},
+    [HF_OLMO2] = {"olmo2", "Olmo2ForCausalLM", MODEL_OLMO2, "Olmo2ForSequenceClassification"},
+    [HF_PHI3] = {"phi3", "Phi3ForCausalLM", MODEL_PHI3, "Phi3ForSequenceClassification"},
+    [HF_GEMMA2] = {"gemma2", "Gemma2ForCausalLM", MODEL_GEMMA2, "Gemma2ForSequenceClassification"},
+    [HF_GEMMA3] = {"gemma3_text", "Gemma3ForCausalLM", MODEL_GEMMA3, "Gemma3TextForSequenceClassification"},
+    [HF_GPT_OSS] = {"gpt_oss", "GptOssForCausalLM", MODEL_GPT_OSS, "GptOssForSequenceClassification"},
+    [HF_MAMBA2] = {"mamba2", "Mamba2ForCausalLM", MODEL_MAMBA2, NULL},
+    [HF_LLAVA] = {"llava", "LlavaForConditionalGeneration", MODEL_LLAVA, NULL},
+    [HF_NEMOTRON_H] = {"nemotron_h", "NemotronHForCausalLM", MODEL_NEMOTRON_H, NULL},
+    [HF_T5] = {"t5", "T5ForConditionalGeneration", MODEL_T5, NULL},
 };
 
 const char *hf_family_name(enum hf_family f)
@@ -313,6 +314,25 @@ static bool is_architecture(const struct json *config, const char *name)
     return false;
 }
 
+/* A decoder with a score instead of an output matrix stands in the architecture's name, too. */
+static int settle_scores(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    const char *name = families[m->family].scores;
+    const struct json *names = json_get(config, "id2label"), *n = json_get(config, "num_labels");
+    if (!name || !is_architecture(config, name)) return OK;
+    bool named = names && json_kind(names) == JSON_OBJECT;
+    int64_t labels = named ? (int64_t)json_size(names) : n ? json_int(n, 2) : 2; /* two are their default */
+    if (labels != 1)
+        return err_set(e, ERR_REQUEST, "%s: id2label: %s of %lld labels; what is computed here is a score, one label",
+                       what, name, (long long)labels);
+    const struct json *pad = json_get(config, "pad_token_id");
+    bool is_end = pad && m->n_eos && json_kind(pad) == JSON_INT && json_int(pad, -1) == m->eos[0];
+    m->model.score_at = is_end ? SCORE_AT_TEXT : SCORE_AT_END;
+    m->model.scores = true;
+    m->model.tie_embeddings = false; /* there is nothing to share it with */
+    return OK;
+}
+
 /* What it tells stands in the architecture's name: numbers of labels are in files of every kind. */
 static int settle_bert(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
                        struct err *e)
@@ -454,6 +474,7 @@ int hf_text_read(struct hf_model *m, const struct json *config, const struct hf_
     if (rc == OK) rc = (settle[m->model.family] ? settle[m->model.family] : settle_llama)(m, config, ignore, what, e);
     if (rc == OK) rc = hf_own_read(m, config, what, e);
     if (rc == OK) rc = read_token_ids(m, config, what, e);
+    if (rc == OK) rc = settle_scores(m, config, what, e);
     return rc;
 }
 
@@ -580,6 +601,12 @@ int hf_config_expressible(const struct hf_model *m, struct err *e)
                        "SigLIP's (none, none, a bias); this model's is neither (model.vision)");
     int rc = model_decodes(&m->model) ? decoder_expressible(m, e) : OK;
     if (rc) return rc;
+    if (m->model.scores && !families[m->family].scores)
+        return err_set(e, ERR_REQUEST, "%s: their code has no form with a score", hf_family_name(m->family));
+    if (m->model.scores && m->model.score_at == SCORE_AT_TEXT && !m->n_eos)
+        return err_set(e, ERR_REQUEST,
+                       "model.score_at: text: their code passes over what is the padding's, which would be the end of "
+                       "text; this model names none");
     if (m->family == HF_VIT && m->model.pool)
         return err_set(e, ERR_REQUEST,
                        "vit: their code reads the class off its own place, this model off the mean of the patches "
@@ -633,6 +660,20 @@ static void put_ids(struct json_out *o, const struct hf_model *m)
     }
 }
 
+/* The one label that makes a score of what would be classes. Their code reads it at the last token that is not the
+ * padding's; where that has no id, it takes one text at a time. */
+static void put_label(struct json_out *o, const struct hf_model *m)
+{
+    json_begin_object(o, "id2label");
+    json_put_string(o, "0", "LABEL_0");
+    json_end_object(o);
+    json_begin_object(o, "label2id");
+    json_put_int(o, "LABEL_0", 0);
+    json_end_object(o);
+    if (m->model.score_at == SCORE_AT_TEXT && m->n_eos) json_put_int(o, "pad_token_id", m->eos[0]);
+    else json_put_null(o, "pad_token_id");
+}
+
 void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m, enum dtype dtype)
 {
     const struct hf_row *f = &families[m->family];
@@ -668,11 +709,12 @@ void hf_config_put_as(struct json_out *o, const char *key, const struct hf_model
         hf_puts_add(&puts, (struct hf_put){390, "tutti_group_pairs", put_pairs, &theirs, NULL});
     json_begin_object(o, key);
     json_begin_array(o, "architectures");
-    json_put_string(o, NULL, told ? BERT_TELLS : architecture);
+    json_put_string(o, NULL, told ? BERT_TELLS : m->model.scores ? families[m->family].scores : architecture);
     json_end_array(o);
     json_put_string(o, "model_type", type);
     hf_puts_write(&puts, o);
     if (writes || m->family == HF_T5) put_ids(o, m);
+    if (m->model.scores) put_label(o, m);
     json_put_string(o, "torch_dtype", torch_dtype(dtype));
     if (writes) json_put_bool(o, "use_cache", true);
     json_end_object(o);

@@ -28,7 +28,8 @@ struct row {
                         v: with biases of queries, keys and values, a: of attention in a decoder, o: of its output, m:
                         of the feed-forward layer; z, y: of a state space's products, of its convolution; h, H: with
                         norms of each head, of all heads; G, U: of t5, with gated feed-forward layers,
-                        with others; u, l: of an encoder that tells masked tokens, labels */
+                        with others; u, l: of an encoder that tells masked tokens, labels; w, r: of a decoder
+                        that writes, that scores (a reward model) */
     char before, whole;
     char file[4]; /* theirs where it has other dims in the file; none: the same */
     int stack;    /* > 0: theirs has all experts, one after the other, each transposed; the columns of so many of ours
@@ -65,6 +66,10 @@ struct row {
     {                                                                                                                  \
         our, their, {rows, cols, 0}, false, 0, 0, false, 0, from, all, {0}, 0                                          \
     }
+#define ALONE(c, our, their, rows, cols)                                                                               \
+    {                                                                                                                  \
+        our, their, {rows, cols, 0}, false, 0, 0, true, c, 0, 0, {0}, 0                                                \
+    }
 #define END                                                                                                            \
     {                                                                                                                  \
         NULL, NULL, {0, 0, 0}, false, 0, 0, false, 0, 0, 0, {0}, 0                                                     \
@@ -96,7 +101,8 @@ static const struct row gpt2_layer[] = {
 };
 static const struct row gpt2_last[] = {
     NORM("norm", "ln_f"),
-    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}, 0},
+    ALONE('r', "score.weight", "score.weight", '1', 'D'),
+    ALONE('w', "head.weight", "lm_head.weight", 'V', 'D'),
     END,
 };
 
@@ -252,7 +258,8 @@ static const struct row gpt_oss_close_bias[] = {
 };
 static const struct row llama_last[] = {
     PLAIN("norm.weight", "norm.weight", 'D', 0),
-    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}, 0},
+    ALONE('r', "score.weight", "score.weight", '1', 'D'),
+    ALONE('w', "head.weight", "lm_head.weight", 'V', 'D'),
     END,
 };
 
@@ -289,10 +296,6 @@ static const struct row vit_last[] = {
     END,
 };
 
-#define ALONE(c, our, their, rows, cols)                                                                               \
-    {                                                                                                                  \
-        our, their, {rows, cols, 0}, false, 0, 0, true, c, 0, 0, {0}, 0                                                \
-    }
 static const struct row bert_first[] = {
     PLAIN("embed.token", "embeddings.word_embeddings.weight", 'V', 'D'),
     PLAIN("embed.position", "embeddings.position_embeddings.weight", 'P', 'D'),
@@ -557,6 +560,8 @@ static bool is_there(const struct hf_model *m, const struct row *r)
     case 'v': return m->model.qkv_bias;
     case 'u': return model_unmasks(&m->model);
     case 'l': return model_tells(&m->model);
+    case 'r': return m->model.scores;
+    case 'w': return !m->model.scores;
     case 'a': return m->model.attn.qkv_bias;
     case 'o': return m->model.attn.o_bias;
     case 'm': return m->model.mlp_bias;

@@ -201,6 +201,10 @@ int checkpoint_export(int argc, char **argv)
     if (rc == OK && q.adapter && (gguf || q8))
         rc = err_set(&e, ERR_REQUEST,
                      "--adapter: a folder of peft has safetensors of f32, bf16 or f16; leave out --format and q8_0");
+    if (rc == OK && model.model.scores && (gguf || q.adapter))
+        rc = err_set(&e, ERR_REQUEST, "%s: is a reward model, whose score has no place in %s; leave out %s",
+                     weights_path(w), gguf ? "a GGUF file" : "a folder of adapters alone",
+                     gguf ? "--format gguf" : "--adapter");
     if (rc == OK && q.adapter) {
         x.dtype = q.dtype ? cli_dtype(q.dtype) : DT_F32;
         rc = peft_export(q.to, w, x.dtype, &e);

@@ -286,9 +286,9 @@ static int run(const void *options, struct err *e)
     if (!code && !c.data.train.n)
         code = err_set(e, ERR_REQUEST, "%s: data.train: is required: a ledger is of the data that is trained on",
                        q->a.config);
-    if (!code && c.train.objective == OBJECTIVE_DPO)
+    if (!code && config_prefers(&c))
         code = conf_error(f, e, "train.objective",
-                          "dpo reads two answers of each record, and a ledger tells of one text; tutti data inspect "
+                          "it reads two answers of each record, and a ledger tells of one text; tutti data inspect "
                           "CONFIG --step N shows both");
     if (!code && (code = datasets_open(&d, &c, &c.data.train, t, NULL, e)))
         err_prefix(e, "%s: data.train", conf_where(f, "data.train"));

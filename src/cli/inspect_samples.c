@@ -128,7 +128,7 @@ static int show_step(const struct inspect_request *q, const struct config *c, co
     for (int64_t row = 0; row < b.n_seqs && !code; row++) {
         struct sample_view v;
         title_of(d, step * global + (one >= 0 ? one : row), &title);
-        sample_view_of_row(&v, t, str_text(&title), &b, row);
+        sample_view_of_row(&v, t, str_text(&title), &b, row, c->model.scores);
         show_one(&s, &v);
         sample_view_fini(&v);
     }

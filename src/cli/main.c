@@ -14,6 +14,7 @@ static const struct cli_command commands[] = {
     {"train", cmd_train, "CONFIG [-n RANKS] [key=value ...]", "train a model"},
     {"launch", cmd_launch, "[--restarts K] -- COMMAND", "start a training job again when it dies"},
     {"eval", cmd_eval, "MODEL --tasks FILE [...]", "score a model by the records of a file"},
+    {"score", cmd_score, "MODEL [...] <ANSWERS", "what a reward model says of answers"},
     {"generate", cmd_generate, "CHECKPOINT --prompt TEXT [...]", "continue a text"},
     {"serve", cmd_serve, "MODEL [--port P] [...]", "answer OpenAI's API for completions and chat"},
     {"data", cmd_data, "tokenize|clean|dedup|inspect|ledger|... ...", "prepare and look at data"},

@@ -266,11 +266,14 @@ void cli_help(const struct cli_table *t, const void *into, struct str *out)
 }
 
 /* ---- commands of commands ---- */
+enum { COMMANDS_MOST = 32 };
+
 const struct cli_command *cli_choose(const char *of, const struct cli_command *table, int n, const char *name)
 {
-    const char *names[16];
+    const char *names[COMMANDS_MOST];
     struct str all = {0};
-    for (int i = 0; i < n && i < 16; i++) {
+    CHECK(n <= COMMANDS_MOST, "%d commands, room for %d", n, COMMANDS_MOST);
+    for (int i = 0; i < n; i++) {
         if (!strcmp(name, table[i].name)) {
             str_free(&all);
             return &table[i];

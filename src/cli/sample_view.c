@@ -50,13 +50,14 @@ static void put(struct sample_view *v, int64_t place, int32_t id, int32_t positi
 }
 
 void sample_view_of_row(struct sample_view *v, const struct tokenizer *t, const char *title, const struct batch *b,
-                        int64_t row)
+                        int64_t row, bool scores)
 {
     int64_t s = b->seq_len, at = row * s;
     const int32_t *ids = b->tokens + at, *targets = b->targets + at, *documents = b->documents + at;
     sample_view_init(v, t, title, 2 * s);
     v->n = 0;
-    for (int64_t i = 0; i < s; i++) {
+    for (int64_t i = 0; i < s && scores; i++) put(v, i, ids[i], b->positions[at + i], documents[i], targets[i] >= 0);
+    for (int64_t i = 0; i < s && !scores; i++) {
         put(v, i, ids[i], b->positions[at + i], documents[i], i && !ends_apart(t, b, at, i - 1) && targets[i - 1] >= 0);
         if (ends_apart(t, b, at, i) && targets[i] >= 0)
             put(v, -1, targets[i], b->positions[at + i] + 1, documents[i], true);

@@ -23,9 +23,10 @@ struct sample_view {
 void sample_view_init(struct sample_view *v, const struct tokenizer *t, const char *title, int64_t n);
 void sample_view_fini(struct sample_view *v);
 /* Row `row` of a batch. What is predicted at the end of a packed document, or of a part of a sample, or of the row, is
- * in no place of it: it stands behind them as a target. */
+ * in no place of it: it stands behind them as a target. scores: nothing is predicted, and targets are places that are
+ * scored. */
 void sample_view_of_row(struct sample_view *v, const struct tokenizer *t, const char *title, const struct batch *b,
-                        int64_t row);
+                        int64_t row, bool scores);
 
 /* What is neither a newline nor a tab nor printable is written as \x1b and the like, so a text cannot speak to the
  * terminal. newlines: they and tabs as they are; else they are escaped, too. */

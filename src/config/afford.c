@@ -78,7 +78,9 @@ static double least_parameters(const struct config *c)
     if (model_sees(&c->model))
         n += h * ((double)c->model.classes + (double)model_places(&c->model) +
                   (double)c->model.channels * (double)c->model.patch_size * (double)c->model.patch_size);
-    else n += (double)c->model.vocab * h * (c->model.tie_embeddings || model_tells(&c->model) ? 1 : 2);
+    else
+        n +=
+            (double)c->model.vocab * h * (c->model.tie_embeddings || c->model.scores || model_tells(&c->model) ? 1 : 2);
     if (!c->model.mla.kv_rank)
         n += layers * h * (double)c->model.head_dim * 2 * ((double)c->model.heads + (double)c->model.kv_heads);
     n += dense * matrices * h * (double)c->model.ffn;

@@ -222,10 +222,15 @@ const struct conf_row config_rows[] = {
     {.path = "train.freeze", .type = CONF_LIST, .offset = AT(train.freeze), .otherwise = "[]", .item = parameter_rows,
      .item_bytes = sizeof(const char *), .item_short = "name", .doc = "and of those, names that are not trained after all"},
 
-    CHOICE("train.objective", train.objective, "next", "next|dpo|grpo",
+    CHOICE("train.objective", train.objective, "next", "next|dpo|grpo|reward",
            "next: the likelihood of what comes next; dpo: preferences (Rafailov et al. 2023), of records with a prompt, a chosen and a "
-           "rejected answer; grpo: rewards of answers that the model writes (Shao et al. 2024) (docs/fine-tuning.md)"),
+           "rejected answer; grpo: rewards of answers that the model writes (Shao et al. 2024); reward: a reward model (Ouyang et al. 2022), a "
+           "number for an answer, of the same records as dpo (docs/fine-tuning.md)"),
     REAL("train.dpo.beta", train.dpo.beta, "0.1", 1e-6, 1e6, "dpo: how closely the model is held to what it began as"),
+
+    REAL("train.reward.centre", train.reward.centre, "0", 0, 1e6,
+         "reward: the mean over pairs of the square of both rewards' sum is added to the loss, times this: rewards stay around 0 (Eisenstein "
+         "et al. 2023)"),
 
     INT("train.grpo.group", train.grpo.group, "8", 2, 1 << 20,
         "answers to each prompt, whose rewards are compared; batch.global is prompts times this"),
@@ -668,6 +673,7 @@ static int resolve_pairs(struct config *c, const struct conf *f, struct err *e)
 static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab, struct err *e)
 {
     if (!c->from.dir) family_defaults(&c->model, is_said, f);
+    config_resolve_score(c, f);
     if (c->model.rope_scaling.factor > 0 && c->model.yarn.factor > 0)
         return conf_error(f, e, "model.rope_scaling.factor",
                           "%g beside YaRN's (model.yarn.factor: %g): positions are scaled in one way; set one "
@@ -1176,7 +1182,7 @@ struct engine_config config_engine(const struct config *c)
         .comm_param = config_comm_param(c),
         .reduce_once = c->parallel.reduce == REDUCE_STEP,
         .exact_order = c->numerics.exact_order,
-        .by_sequence = c->train.objective == OBJECTIVE_DPO,
+        .by_sequence = config_prefers(c),
         .reference = c->train.objective == OBJECTIVE_GRPO && c->train.grpo.beta > 0,
         .documents_in_order = config_cp_area(c),
         .pieces = config_pieces(c),

@@ -31,8 +31,8 @@ struct config_key {
 enum config_weights { WEIGHTS_STEPWISE, WEIGHTS_LINEAR };
 enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
 enum config_busy { BUSY_WAIT, BUSY_SKIP };
-enum config_objective { OBJECTIVE_NEXT, OBJECTIVE_DPO, OBJECTIVE_GRPO }; /* in the order of train.objective */
-enum config_best { BEST_NONE, BEST_EVAL_LOSS };                          /* in the order of checkpoint.best */
+enum config_objective { OBJECTIVE_NEXT, OBJECTIVE_DPO, OBJECTIVE_GRPO, OBJECTIVE_REWARD }; /* as train.objective's */
+enum config_best { BEST_NONE, BEST_EVAL_LOSS }; /* in the order of checkpoint.best */
 enum config_accumulate {
     ACCUMULATE_FP32,
     ACCUMULATE_HOPPER_BF16,
@@ -110,6 +110,9 @@ struct config {
         struct {
             double beta;
         } dpo;
+        struct {
+            double centre;
+        } reward;
         struct {
             int64_t group, tokens, updates, at_once, reward_tries, tell_every;
             const char *reward;
@@ -289,7 +292,12 @@ bool config_cp_area(const struct config *c);
 bool config_packs(const struct config *c);
 /* How attention goes over cp: par's context_inner and context_gather. */
 void config_context(const struct config *c, struct par *par);
-int config_ranks(const struct config *c);  /* of all axes */
+int config_ranks(const struct config *c); /* of all axes */
+/* Whether it learns from pairs of answers: dpo, and reward models. */
+static inline bool config_prefers(const struct config *c)
+{
+    return c->train.objective == OBJECTIVE_DPO || c->train.objective == OBJECTIVE_REWARD;
+}
 int64_t config_dp(const struct config *c); /* data-parallel ranks */
 /* Sequences [first, first + n) of the global batch that data-parallel rank i takes. */
 void config_part(const struct config *c, int i, int64_t *first, int64_t *n);

@@ -24,6 +24,8 @@ static bool in_parts(const struct config *c) { return c->data.parts > 1; }
 static bool packs(const struct config *c) { return c->data.pack != PACK_PADDED; }
 static bool several(const struct config *c) { return c->batch.micro != 1; }
 static bool is_odd(const struct config *c) { return c->batch.global % 2 != 0; }
+static bool writes(const struct config *c) { return c->train.objective == OBJECTIVE_REWARD && c->run.sample_every > 0; }
+static bool samples(const struct config *c) { return c->train.objective == OBJECTIVE_REWARD && c->run.samples.n > 0; }
 static bool looks_ahead(const struct config *c) { return c->model.mtp.depth > 0; }
 
 static const struct {
@@ -51,16 +53,26 @@ static const struct {
     {"data.pack", packs, "a sequence is one answer; choose padded, or leave it out"},
     {"batch.micro", several, "the gradient of each answer has a factor of its own; choose 1, or leave it out"},
     {"batch.global", is_odd, "counts answers, and a pair is two; choose an even number"},
+    {"run.sample_every", writes, "a reward model writes no text; choose 0"},
+    {"run.samples", samples, "a reward model writes no text; leave it out"},
     {"run.replay_every", witnessed, "steps on preferences are not computed a second time by others; choose 0"},
 };
 
+/* The table of tokens is nobody's output matrix: what a family has by itself is not asked for. */
+void config_resolve_score(struct config *c, const struct conf *f)
+{
+    c->model.scores = c->train.objective == OBJECTIVE_REWARD;
+    if (c->model.scores && !is_given(f, "model.tie_embeddings")) c->model.tie_embeddings = false;
+}
+
 int config_resolve_preference(struct config *c, const struct conf *f, struct err *e)
 {
-    if (c->train.objective != OBJECTIVE_DPO) return OK;
+    if (!config_prefers(c)) return OK;
     if (!is_given(f, "data.pack")) c->data.pack = PACK_PADDED;
     if (!is_given(f, "batch.micro")) c->batch.micro = 1;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].is(c))
-            return conf_error(f, e, refused[i].key, "beside train.objective: dpo: %s", refused[i].why);
+            return conf_error(f, e, refused[i].key, "beside train.objective: %s: %s",
+                              c->train.objective == OBJECTIVE_DPO ? "dpo" : "reward", refused[i].why);
     return OK;
 }

@@ -95,7 +95,13 @@ int from_take(struct config *c, const struct conf *f, const struct weights *w, s
     if (rc) return rc;
     const struct model_config *m = &h.model;
     struct config theirs = filled(c, m);
-    if (m->family == MODEL_BERT && !m->classes && c->model.classes) { /* a new head: start_weights.h */
+    if (m->scores && c->train.objective != OBJECTIVE_REWARD)
+        return conf_error(f, e, "model.from",
+                          "%s is a reward model, which tells no next token; choose train.objective: reward, or the "
+                          "model that it was made of",
+                          weights_path(w));
+    if (c->train.objective == OBJECTIVE_REWARD) theirs.model.tie_embeddings = false; /* it has no output matrix */
+    if (m->family == MODEL_BERT && !m->classes && c->model.classes) {                /* a new head: start_weights.h */
         theirs.model.classes = c->model.classes;
         theirs.model.tie_embeddings = false;
     }
@@ -136,6 +142,7 @@ void from_say(const struct weights *w, const struct config *c, const struct toke
     struct err ignored;
     if (weights_model(w, &h, &ignored)) return;
     struct config mine = *c, theirs = filled(c, &h.model);
+    if (c->model.scores) theirs.model.tie_embeddings = false; /* the output matrix is left out */
     char a[64], b[64];
     for (const struct number *n = model_numbers; n->row.path; n++) {
         const struct conf_row *r = key_row(n->row.path);
@@ -143,6 +150,7 @@ void from_say(const struct weights *w, const struct config *c, const struct toke
             log_info("%s is %s here, %s in %s: the config's counts", r->path, key_show(r, key_value(r, &mine), a),
                      key_show(r, key_value(r, &theirs), b), weights_path(w));
     }
+    if (c->model.scores && !h.model.scores) log_info("%s has no score: score.weight is drawn anew", weights_path(w));
     if (model_unmasks(&h.model) && model_tells(&c->model))
         log_info("%s tells hidden tokens: the head of model.classes is drawn anew", weights_path(w));
     say_dropout(&h, w, c);

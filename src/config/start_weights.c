@@ -49,7 +49,8 @@ static int compare(const struct param *p, const struct weights *w, struct err *e
                    shape_print(theirs, &x.shape), shape_print(ours, &want));
 }
 
-/* A model that tells classes goes on from one that told hidden tokens: all but the head is theirs. */
+/* A model that tells classes goes on from one that told hidden tokens, and one that scores from one that writes: all
+ * but the head is theirs. */
 static bool has_new_head(const struct param_table *t, const struct weights *w)
 {
     struct hf_model h;
@@ -58,7 +59,11 @@ static bool has_new_head(const struct param_table *t, const struct weights *w)
     return tells && !weights_model(w, &h, &none) && model_unmasks(&h.model);
 }
 
-static bool is_left(const struct param *p, bool new_head) { return new_head && !strncmp(p->name, "head.", 5); }
+static bool is_left(const struct param *p, bool new_head, const struct weights *w)
+{
+    bool new_score = !strcmp(p->name, "score.weight") && weights_find_param(w, p->name) < 0;
+    return new_score || (new_head && !strncmp(p->name, "head.", 5));
+}
 
 /* ---- bases in few bits ---- */
 struct source_rows {
@@ -78,14 +83,14 @@ int source_load(struct store *s, const struct kernel_table *k, struct stream *st
     bool new_head = has_new_head(s->table, w);
     for (int i = 0; i < s->table->n; i++) {
         if (s->table->p[i].adapter) continue; /* begins as it is declared */
-        if (is_left(&s->table->p[i], new_head)) continue;
+        if (is_left(&s->table->p[i], new_head, w)) continue;
         int rc = compare(&s->table->p[i], w, e);
         if (rc) return rc;
     }
     for (int i = 0; i < s->table->n; i++) {
         const struct param *p = &s->table->p[i];
         if (p->adapter) continue;
-        if (is_left(p, new_head)) continue;
+        if (is_left(p, new_head, w)) continue;
         int64_t at = weights_find_param(w, p->name);
         if (p->packed) {
             int rc = packed_fill(s, st, i, read_rows, &(struct source_rows){w, at, p->n[1]}, e);

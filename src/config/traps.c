@@ -40,6 +40,7 @@ static bool no_servers(const struct config *c) { return c->parallel.servers == 0
 static bool no_sample(const struct config *c) { return c->run.sample_every == 0; }
 static bool no_samples(const struct config *c) { return no_sample(c) && !c->run.samples.n; }
 static bool no_preference(const struct config *c) { return c->train.objective != OBJECTIVE_DPO; }
+static bool no_score(const struct config *c) { return c->train.objective != OBJECTIVE_REWARD; }
 static bool no_rewards(const struct config *c) { return c->train.objective != OBJECTIVE_GRPO; }
 static bool stops_never(const struct config *c) { return c->run.stop_early == 0; }
 static bool no_eval(const struct config *c) { return c->run.eval_every == 0; }
@@ -89,6 +90,7 @@ static const struct {
     {"run.sample_tokens", no_samples, "run.sample_every is 0 and run.samples is empty"},
     {"run.sample_temperature", no_samples, "run.sample_every is 0 and run.samples is empty"},
     {"train.dpo.beta", no_preference, "train.objective is not dpo"},
+    {"train.reward.centre", no_score, "train.objective is not reward"},
     {"train.grpo.reward", no_rewards, "train.objective is not grpo"},
     {"train.grpo.group", no_rewards, "train.objective is not grpo"},
     {"train.grpo.tokens", no_rewards, "train.objective is not grpo"},

@@ -83,6 +83,12 @@ void chat_work_free(struct chat_work *w);
 int chat_encode(struct chat_work *w, const struct json *record, const char *where, struct chat_tokens *out,
                 struct err *e);
 
+/* An answer that was written to what a record asks (chat_record_answered), as training on preferences has it, or, where
+ * it did not come to its end, as it was written: behind the prompt for it, with no end of turn or text.
+ *   fails   as chat_encode */
+int chat_answered(struct chat_work *w, const struct json *record, const char *answer, size_t n, bool ended,
+                  const char *where, struct chat_tokens *out, struct err *e);
+
 /* The tokens that a model is asked with: messages (a list of objects with a role and a content each) and the beginning
  * of the answer. Nothing is taken off their end. The template may tell the day: this is no training data.
  *   fails   ERR_CORRUPT: the template refuses them */

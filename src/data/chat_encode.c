@@ -198,25 +198,63 @@ static int encode_text(struct chat_work *w, const struct chat_text *t, const cha
     return code;
 }
 
+static int encode_record(struct chat_work *w, const struct chat_record *r, const char *where, struct chat_tokens *out,
+                         struct err *e)
+{
+    struct chat_text t;
+    int code = chat_render(w, r, where, &t, e);
+    if (code) return code;
+    out->ends_trained = w->chat->train_on == CHAT_ALL || !r->messages;
+    if (w->chat->train_on == CHAT_ALL && !r->messages) t.answers[0].from = 0;
+    if (w->chat->train_on != CHAT_ALL) end_at_control(w, &t);
+    code = encode_text(w, &t, where, out, e);
+    if (!code && out->ids.n && out->ids.ids[out->ids.n - 1] == tokenizer_eos(w->chat->t))
+        out->ends_trained = out->trained[--out->ids.n];
+    if (!code && !out->ids.n) code = err_set(e, ERR_CORRUPT, "%s: a conversation of no text", where);
+    chat_text_fini(&t);
+    return code;
+}
+
 int chat_encode(struct chat_work *w, const struct json *record, const char *where, struct chat_tokens *out,
                 struct err *e)
 {
     struct chat_record r;
-    struct chat_text t;
     out->ids.n = 0;
     int code = chat_record_read(&r, record, w->chat->side, where, e);
     if (code) return code;
-    code = chat_render(w, &r, where, &t, e);
-    if (!code) {
-        out->ends_trained = w->chat->train_on == CHAT_ALL || !r.messages;
-        if (w->chat->train_on == CHAT_ALL && !r.messages) t.answers[0].from = 0;
-        if (w->chat->train_on != CHAT_ALL) end_at_control(w, &t);
-        code = encode_text(w, &t, where, out, e);
-        if (!code && out->ids.n && out->ids.ids[out->ids.n - 1] == tokenizer_eos(w->chat->t))
-            out->ends_trained = out->trained[--out->ids.n];
-        if (!code && !out->ids.n) code = err_set(e, ERR_CORRUPT, "%s: a conversation of no text", where);
-        chat_text_fini(&t);
-    }
+    code = encode_record(w, &r, where, out, e);
+    chat_record_fini(&r);
+    return code;
+}
+
+/* The answer goes on where the prompt for it ends, and is data. */
+static int encode_unfinished(struct chat_work *w, const struct json *asked, const char *answer, size_t n,
+                             const char *where, struct chat_tokens *out, struct err *e)
+{
+    struct chat_text t;
+    int code = chat_render_prompt(w, asked, where, &t, e);
+    if (code) return code;
+    GROW(t.answers, t.n_answers, t.answers_room, 1);
+    t.answers[t.n_answers++] = (struct jinja_span){t.out.text.n, t.out.text.n + n};
+    str_add(&t.out.text, answer, n);
+    for (size_t i = 0; i < n; i++) str_putc(&t.out.data, 1);
+    code = encode_text(w, &t, where, out, e);
+    if (!code && !out->ids.n) code = err_set(e, ERR_CORRUPT, "%s: a conversation of no text", where);
+    chat_text_fini(&t);
+    return code;
+}
+
+int chat_answered(struct chat_work *w, const struct json *record, const char *answer, size_t n, bool ended,
+                  const char *where, struct chat_tokens *out, struct err *e)
+{
+    struct chat_record r;
+    out->ids.n = 0;
+    int code = chat_record_answered(&r, record, answer, n, where, e);
+    if (code) return code;
+    const struct json *prompt = json_get(record, "prompt");
+    if (ended || !r.messages) code = encode_record(w, &r, where, out, e);
+    else code = encode_unfinished(w, prompt ? prompt : json_get(record, "messages"), answer, n, where, out, e);
+    if (!ended) out->ends_trained = false;
     chat_record_fini(&r);
     return code;
 }

@@ -302,6 +302,48 @@ int chat_record_read(struct chat_record *r, const struct json *record, enum chat
     return code;
 }
 
+static int put_answer(struct chat_record *r, const struct json *asked, const char *answer, size_t n, const char *where,
+                      struct err *e)
+{
+    struct str text = {0};
+    struct json_out o = {.s = &text};
+    if (memchr(answer, 0, n) || holds_nul(asked))
+        return err_set(e, ERR_CORRUPT, "%s: a text that holds a NUL, in a conversation", where);
+    json_begin_array(&o, NULL);
+    for (size_t i = 0; i < json_size(asked); i++) copy(json_at(asked, i), NULL, &o);
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "role", "assistant");
+    json_put_string(&o, "content", answer);
+    json_end_object(&o);
+    json_end_array(&o);
+    return take(r, &o, where, e);
+}
+
+int chat_record_answered(struct chat_record *r, const struct json *record, const char *answer, size_t n,
+                         const char *where, struct err *e)
+{
+    const struct json *prompt = json_get(record, "prompt"), *asked = prompt ? prompt : json_get(record, "messages");
+    *r = (struct chat_record){.record = record};
+    if (is_text(prompt)) {
+        r->prompt = json_string(prompt, &r->prompt_n, "");
+        r->completion = answer;
+        r->completion_n = n;
+        return r->prompt_n ? OK : err_set(e, ERR_CORRUPT, "%s: the prompt is empty", where);
+    }
+    if (!is_list(asked))
+        return err_set(e, ERR_CORRUPT,
+                       "%s: wanted a record with \"prompt\", a text or a list of messages, or with a list \"messages\"",
+                       where);
+    size_t last = json_size(asked);
+    const char *role = last ? json_string(json_get(json_at(asked, last - 1), "role"), NULL, "") : "";
+    if (!strcmp(role, "assistant"))
+        return err_set(e, ERR_CORRUPT, "%s: the last message is the assistant's, and it was to answer", where);
+    int code = put_answer(r, asked, answer, n, where, e);
+    if (!code) code = read_answers(r, last, where, e);
+    if (code) chat_record_fini(r);
+    return code;
+}
+
 void chat_record_fini(struct chat_record *r)
 {
     json_free(r->own);

@@ -25,6 +25,10 @@ struct chat_record {
  * good or bad for both sides alike. where: for errors. ERR_CORRUPT. */
 int chat_record_read(struct chat_record *r, const struct json *record, enum chat_side side, const char *where,
                      struct err *e);
+/* An answer that was written to what a record asks: its prompt, a text or a list of messages, or its messages, which
+ * then end before the assistant's. answer stays the caller's. ERR_CORRUPT. */
+int chat_record_answered(struct chat_record *r, const struct json *record, const char *answer, size_t n,
+                         const char *where, struct err *e);
 void chat_record_fini(struct chat_record *r);
 /* Whether the template sees this member of the record under its name: any but those the forms are made of. */
 bool chat_record_passes(const char *member);

@@ -48,7 +48,7 @@ struct dataset {
     int64_t n_cuts; /* samples of all sources, each a part */
     uint64_t seed;
     int32_t eos;
-    bool shuffled, reset_positions, mask_boundaries, joined, pairs;
+    bool shuffled, reset_positions, mask_boundaries, joined, pairs, scores, end_unread;
     struct fim fim;
     struct mlm mlm;
     struct spans spans; /* of no seq: none are taken out */
@@ -168,11 +168,12 @@ static int check_pairs(const struct stream *s, const char *path, const struct da
             if (code) return code;
             if (ends[side] - begin > longest) longest = ends[side] - begin;
         }
-    if (longest - 1 > o->seq_len)
+    int64_t room = longest - !o->scores; /* a score is read where the text ends */
+    if (room > o->seq_len)
         return err_set(e, ERR_REQUEST,
                        "%s: a prompt and an answer have %lld tokens, and a sequence %lld; an answer that is cut says "
                        "nothing of what is preferred: choose model.seq_len: %lld, or leave such records out",
-                       path, (long long)longest, (long long)o->seq_len, (long long)longest - 1);
+                       path, (long long)longest, (long long)o->seq_len, (long long)room);
     return OK;
 }
 
@@ -221,7 +222,7 @@ static void text_rules(struct tokenize_input *how, const struct dataset_source *
 {
     how->chat = (struct chat_rules){.template_name = source->chat,
                                     .tokenizer_path = o->tokenizer_path,
-                                    .train_on = (enum chat_train_on)source->train_on,
+                                    .train_on = o->scores ? CHAT_ANSWERS : (enum chat_train_on)source->train_on,
                                     .side = o->pairs ? CHAT_CHOSEN : CHAT_PLAIN};
     if (!o->pictures.patches) return;
     if (!source->chat) how->chat.template_name = "plain";
@@ -464,6 +465,8 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         .classes = o->classes,
         .begin = -1,
         .pairs = o->pairs,
+        .scores = o->scores,
+        .end_unread = o->end_unread,
     };
     if (!d->sees) code = fim_init(&d->fim, &o->fim, o->tokenizer, o->seed, e);
     if (!d->sees && !code) code = mlm_init(&d->mlm, &o->mlm, o->tokenizer, e);
@@ -672,6 +675,13 @@ static void fill_joined(const struct dataset *d, struct batch *b, struct place *
     p->document = document + (r->ids[n - 1] != d->eos);
 }
 
+static void aim_score(struct batch *b, int64_t at, bool last)
+{
+    b->targets[at] = last ? 0 : -1;
+    b->segments[at] = 0;
+    b->n_trained += last;
+}
+
 /* One side of a pair: document i of a file, whole. */
 static int fill_side(const struct dataset *d, const struct tokenfile *f, int64_t i, struct batch *b, struct place *to,
                      struct room *r, struct err *e)
@@ -681,9 +691,12 @@ static int fill_side(const struct dataset *d, const struct tokenfile *f, int64_t
     int64_t n = ends[1] - ends[0] - 1;
     if (!code) code = read_tokens(f, ends[0], n + 1, r, e);
     if (code) return code;
+    bool own = d->scores && !d->end_unread && r->mask[n]; /* the end of text is the answer's, and read */
+    n += own;
     memcpy(b->tokens + at, r->ids, to_size(n) * sizeof *r->ids);
     for (int64_t k = 0; k < n; k++) {
-        aim(d, b, at + k, r->mask[k + 1], r, k);
+        if (!d->scores) aim(d, b, at + k, r->mask[k + 1], r, k);
+        else aim_score(b, at + k, k == n - 1);
         b->positions[at + k] = (int32_t)k;
         b->documents[at + k] = 0;
     }

@@ -76,6 +76,9 @@ struct dataset_options {
     struct span_rule spans; /* with a rate > 0 samples are what taken_spans.h makes of joined documents of one part */
     struct mlm_rule mlm;    /* with a rate > 0 targets are hidden tokens of a sample (mlm.h), not the next ones */
     bool pairs;             /* sources are records of preferences (chat.h), with a template each; padded, of one part */
+    bool scores;       /* with pairs: of each the last token alone is a target, column 0 (a reward model's): the end
+                          of text where that is the answer's own, else the token before it; */
+    bool end_unread;   /* or that in any case */
     int64_t classes;   /* > 0: every source has labels, each of so many classes, documents are padded, and a sample has
                           one target, its class, at its first place */
     const char *begin; /* of such samples: the token that comes first; NULL: [CLS], where the tokenizer has it */

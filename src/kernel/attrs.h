@@ -110,12 +110,15 @@ struct axis_ranks {
  * all ranks' XENT_PART, rank after rank: combined in rank order, so that every rank finds the same bits. right, without
  * stats: stat_3, the third is += trained tokens whose target has the largest logit, of equal ones the first. each,
  * without right: stat_{2+each}, behind the two each token's own nats, this call's from the at-th on (0: not trained),
- * and the last input is factor_T f32, by which each row of dlogits is multiplied. */
+ * and the last input is factor_T f32, by which each row of dlogits is multiplied. plain, by itself: no softmax; a
+ * token's "nats" are -its target's column, what a model says of a text, less its sign, and dlogits = -onehot(target) *
+ * step->loss_scale. */
 struct vocab_attrs {
     int64_t first, whole; /* the part's first id, and all ids; whole 0: the part is all */
     float scale;          /* EMBED: rows are multiplied by it; 0: they are not */
     int n_parts;          /* XENT: in stats */
     bool right;           /* XENT: count them */
+    bool plain;           /* XENT: columns are taken as they are */
     float times;          /* XENT: the gradient is multiplied by it; 0: it is not */
     int64_t each, at;     /* XENT: tokens whose nats are told one by one, and which is the first here; each 0: none */
 };

@@ -301,6 +301,7 @@ const char *infer_xent(const struct op_attrs *attrs, int n_in, const struct view
         NEED(in[2].nd == 2 && in[2].dtype == DT_F32 && in[2].n[0] == at->n_parts * in[0].n[0] && in[2].n[1] == 3,
              "stats must be f32: 3 per token and part");
     NEED(!at->right || n_in == 2, "what is right is counted from whole rows of logits");
+    NEED(!at->plain || (n_in == 2 && !at->right), "scores are whole rows, and nothing of them is right");
     if (at->each)
         NEED(is_vector(&in[n_in - 1], DT_F32) && in[n_in - 1].n[0] == in[0].n[0] && at->at >= 0 &&
                  at->at + in[0].n[0] <= at->each,

@@ -58,6 +58,7 @@ static bool sees(const struct model_config *c) { return model_sees(c); }
 static bool looks(const struct model_config *c) { return model_looks(c); }
 static bool reads(const struct model_config *c) { return !model_sees(c); }
 static bool pairs(const struct model_config *c) { return model_pairs(c); }
+static bool scores(const struct model_config *c) { return c->scores; }
 static bool tells(const struct model_config *c) { return model_both_ways(c) && !model_pairs(c); }
 static bool has_segments(const struct model_config *c) { return c->family == MODEL_BERT; }
 static bool has_attention(const struct model_config *c) { return model_attends(c); }
@@ -97,6 +98,7 @@ static const struct {
     [NEED_TOWER] = {looks, "only llava sees pictures in texts"},
     [NEED_CLASSES] = {tells, "only vit and bert tell classes and have a choice of it"},
     [NEED_PAIRS] = {pairs, "only t5 has an encoder and a decoder"},
+    [NEED_SCORE] = {scores, "train.objective is not reward"},
     [NEED_SEGMENTS] = {has_segments, "only bert has segments"},
     [NEED_ATTENTION] = {has_attention, "mamba2 has no attention and no feed-forward layers; model.ssm has its sizes"},
     [NEED_SCAN] = {has_scan, "only mamba2 and nemotron_h have state spaces"},

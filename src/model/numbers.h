@@ -4,8 +4,8 @@
  * import and export follow.
  *
  * Invariants
- *   1. A field of struct model_config (but family, adapter, by_token) is a row of numbers.def, and its config key is
- * its path: model.moe.top_k.
+ *   1. A field of struct model_config (but family, adapter, by_token, scores) is a row of numbers.def, and its config
+ * key is its path: model.moe.top_k.
  *   2. 0 (false, the first word) means that the model has none of it where the row's need is not met.
  *   3. A file of Hugging Face names a number by at most one key per family.
  * Floor 1: base, layout. Order: Local.
@@ -79,6 +79,7 @@ enum rope_kind { ROPE_LLAMA3, ROPE_LINEAR, ROPE_DYNAMIC }; /* words of rope_scal
 enum { MTP_DEPTH_MOST = 8 };                               /* of mtp.depth's range */
 enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
 enum norm_place { NORM_BEFORE, NORM_AFTER, NORM_BOTH };
+enum score_at { SCORE_AT_END, SCORE_AT_TEXT }; /* words of score_at */
 enum feed_forward_kind { FEED_FORWARD_RELU, FEED_FORWARD_GATED };
 enum gate_kind { GATE_SILU, GATE_GELU_TANH, GATE_SWISH };
 
@@ -111,6 +112,7 @@ struct model_config {
     const struct adapter *adapter; /* NULL: none; borrowed */
     bool by_token; /* the loss of each token is told and weighed by itself, and has the same bits when the text is
                       written */
+    bool scores;   /* a reward model: a number for a text, read at its last token, instead of what comes next */
 #define NUMBER(type, group, name, ...) NUMBER_##type name;
 #define GROUP(name) struct name##_config {
 #define END(name)                                                                                                      \
@@ -142,6 +144,13 @@ static inline bool model_unmasks(const struct model_config *c) { return c->famil
 static inline bool model_mixes(const struct model_config *c) { return c->family == MODEL_NEMOTRON_H; }
 /* Whether there are state spaces (nn/mamba.c): all layers, or some. */
 static inline bool model_scans(const struct model_config *c) { return c->family == MODEL_MAMBA2 || model_mixes(c); }
+/* Whether there is a form of it that scores texts: decoders of plain text whose layers are attention. */
+static inline bool model_may_score(const struct model_config *c)
+{
+    return !model_both_ways(c) && !model_looks(c) && !model_scans(c);
+}
+/* Columns of what a decoder's head makes of a token. */
+static inline int64_t model_outputs(const struct model_config *c) { return c->scores ? 1 : c->vocab; }
 /* Whether there is attention: in all layers, or in some. */
 static inline bool model_attends(const struct model_config *c) { return c->family != MODEL_MAMBA2; }
 /* What a layer is, where it is one thing; of the other families each layer is attention and a feed-forward layer. */
@@ -238,6 +247,7 @@ enum number_need {
     NEED_CLASSES,
     NEED_SEGMENTS,
     NEED_PAIRS,
+    NEED_SCORE,
     NEED_ATTENTION,
     NEED_SCAN,
     NEED_KINDS

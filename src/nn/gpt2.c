@@ -42,8 +42,7 @@ static void declare(struct declare_ctx *x)
     layer_declare(x, position, 2, (int64_t[]){c->max_positions, c->hidden}, "embed.position");
     for (int l = 0; l < c->layers; l++) plain_declare(x, l, as_gpt2, std, std_out);
     plain_declare_norm(x, -1, over_stream(x->par), "norm");
-    table.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
-    if (!c->tie_embeddings) layer_declare(x, table, 2, VD, "head.weight");
+    head_declare(x);
 }
 
 tid plain_norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *label)

@@ -164,6 +164,8 @@ tid plain_mlp(struct layer_ctx *x, tid h_TD, int layer, enum act_kind act); /* i
 /* model.c: the table of tokens as output matrix (or head.weight) and the loss of x->target_T, or the logits; b_V:
  * TID_NONE: it has no bias. */
 void head_record(struct layer_ctx *x, tid h_TD, tid b_V);
+/* Of a decoder: head.weight, where it is not the table of tokens, or a reward model's score.weight. */
+void head_declare(struct declare_ctx *x);
 /* mtp.c: the modules that predict further tokens; h_TD: what the head reads; again: nn/recompute.h. */
 void mtp_declare(struct declare_ctx *x, int layer, double std);
 void mtp_record(struct layer_ctx *x, tid h_TD, uint64_t again);

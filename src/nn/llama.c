@@ -41,8 +41,7 @@ void llama_declare(struct declare_ctx *x)
         if (after) layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm2_after.weight", l);
     }
     layer_declare(x, gain_of(x, -1), 1, &c->hidden, "norm.weight");
-    table.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
-    if (!c->tie_embeddings) layer_declare(x, table, 2, VD, "head.weight");
+    head_declare(x);
 }
 
 tid llama_embed(struct layer_ctx *x, tid ids_T)

@@ -216,6 +216,23 @@ static int check_pictures(const struct model_config *c, struct err *e)
     return check_equal_heads(c, e);
 }
 
+/* A reward model. */
+static int check_scores(const struct model_config *c, struct err *e)
+{
+    if (!model_may_score(c))
+        return err_set(e, ERR_REQUEST,
+                       "model.family: %s has no form with a score; reward models are decoders of text with attention "
+                       "(gpt2, llama, mistral, qwen2, qwen3, smollm3, olmo2, phi3, gemma2, gemma3)",
+                       model_family_name(c->family));
+    if (c->mtp.depth)
+        return err_set(e, ERR_REQUEST, "model.mtp.depth: a reward model tells nothing of further tokens; choose 0");
+    if (c->tie_embeddings)
+        return err_set(e, ERR_REQUEST,
+                       "model.tie_embeddings: a reward model has no output matrix of tokens to share; leave the key "
+                       "out");
+    return OK;
+}
+
 /* State spaces, and nothing of attention. */
 static int check_scan(const struct model_config *c, struct err *e)
 {
@@ -285,6 +302,7 @@ int model_check(const struct model_config *c, struct err *e)
     if (!rc) rc = check_encoder(c, e);
     if (!rc) rc = check_pairs(c, e);
     if (rc) return rc;
+    if (c->scores && (rc = check_scores(c, e))) return rc;
     if (model_looks(c) && (rc = vision_check(c, e))) return rc;
     if (c->mtp.depth && model_looks(c))
         return err_set(e, ERR_REQUEST,
@@ -556,6 +574,16 @@ tid layer_rows(struct layer_ctx *x, int span, const char *name)
                       (int64_t[]){span, p->ln[0]}, p->type);
 }
 
+/* By itself: its gradient is there after the forward pass, the norm's before it only after the backward. */
+void head_declare(struct declare_ctx *x)
+{
+    const struct model_config *c = x->c;
+    struct declare head = {INIT_NORMAL, 0.02, -2, c->scores ? SPMD_I : over_vocab(x->par), 0};
+    int64_t n[2] = {model_outputs(c), c->hidden};
+    if (c->scores) layer_declare(x, head, 2, n, "score.weight");
+    else if (!c->tie_embeddings) layer_declare(x, head, 2, n, "head.weight");
+}
+
 static tid record_logits(struct layer_ctx *x, tid h_CD, tid w_VD, tid b_V)
 {
     tid logits_CV = layer_linear(x, h_CD, w_VD, b_V, false, "logits");
@@ -593,6 +621,21 @@ static void record_chunk(struct layer_ctx *x, tid h_CD, tid w_VD, tid b_V, int64
     op_xent_each(x->t, logits_CV, target_C, stats_N3, factor_C, v, slot, "loss");
 }
 
+/* A reward model's head, the same on every rank of tp. */
+static tid record_scores(struct layer_ctx *x, tid h_TD)
+{
+    return layer_linear(x, h_TD, layer_param(x, 1, "score.weight"), TID_NONE, false, "score");
+}
+
+/* Every token has a score; those of targets count. */
+static void record_score_loss(struct layer_ctx *x, tid h_TD)
+{
+    if (x->par->sequence) h_TD = par_collect(x->t, x->par, h_TD, AXIS_TP, x->tokens);
+    tape_segment_begin(x->t, SEGMENT_LOSS);
+    op_score(x->t, record_scores(x, h_TD), x->target_T, x->stat_slot, "loss");
+    tape_segment_end(x->t);
+}
+
 /* Head and loss in chunks of rows: logits live for one chunk, forward and backward at once. */
 static void record_loss(struct layer_ctx *x, tid h_TD, tid w_VD, tid b_V)
 {
@@ -609,17 +652,22 @@ static void record_loss(struct layer_ctx *x, tid h_TD, tid w_VD, tid b_V)
 
 void head_record(struct layer_ctx *x, tid h_TD, tid b_V)
 {
-    tid w_VD = layer_param(x, 1, "%s", x->c->tie_embeddings ? "embed.token" : "head.weight");
-    if (x->s->mode == MODEL_TRAIN) {
+    bool scores = x->c->scores, trains = x->s->mode == MODEL_TRAIN;
+    if (scores && trains) {
+        record_score_loss(x, h_TD);
+        return;
+    }
+    tid w_VD = scores ? TID_NONE : layer_param(x, 1, "%s", x->c->tie_embeddings ? "embed.token" : "head.weight");
+    if (trains) {
         record_loss(x, h_TD, w_VD, b_V);
         return;
     }
     if (x->s->mode == MODEL_DECODE) {
         tid wanted_R = tape_input(x->t, "wanted", SLOT_WANTED, DT_I32, 1, &x->decode->wanted, type_tokens(SPMD_V));
         h_TD = op_embed(x->t, wanted_R, h_TD, (struct vocab_attrs){0}, "wanted");
-        if (x->par->size[AXIS_TP] > 1) h_TD = par_enter(x->t, x->par, h_TD, AXIS_TP);
+        if (x->par->size[AXIS_TP] > 1 && !scores) h_TD = par_enter(x->t, x->par, h_TD, AXIS_TP);
     }
-    tid logits = record_logits(x, h_TD, w_VD, b_V);
+    tid logits = scores ? record_scores(x, h_TD) : record_logits(x, h_TD, w_VD, b_V);
     if (x->t->err.code) return;
     if (x->s->dtype != DT_F32) logits = op_cast(x->t, logits, DT_F32, "logits32");
     tape_bind(x->t, logits, SLOT_LOGITS);
@@ -848,7 +896,7 @@ void model_costs(const struct model_config *c, int64_t seq, double *layer, doubl
                              : 0; /* a table is looked up */
     *head = model_sees(c)    ? (double)c->classes * D / (double)seq
             : model_tells(c) ? (double)c->classes * D
-                             : (double)c->vocab * D;
+                             : (double)model_outputs(c) * D;
     if (c->family == MODEL_BERT) *head += D * D;
     if (model_pairs(c)) *head *= 1 - (double)c->encoder_len / (double)seq;
     double next = *head;

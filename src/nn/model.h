@@ -15,7 +15,7 @@
  *   layers.N.moe.router.weight [E,D] (.bias [E]: shifts the choice only)
  * layers.N.moe.experts.E.{gate,up,down}.weight layers.N.moe.shared.{gate,up,down}.weight
  *   layers.N.attn.{q_a,q_a_norm,q_b | q, kv_a, kv_a_norm, k_rope, kv_b}.weight (latent attention)
- *   norm.weight (.bias)  head.weight [V,D] (absent when tied)
+ *   norm.weight (.bias)  head.weight [V,D] (absent when tied), or of a reward model score.weight [1,D]
  *   mamba2: layers.N.norm1.weight, layers.N.ssm.{z,x,b,c,dt}.weight (.bias), ssm.conv_{x,b,c}.weight [channels,K]
  *   (.bias), ssm.{decay,step,skip} [heads], ssm.norm.weight, ssm.out.weight (.bias)
  *   nemotron_h: layers.N.norm1.weight, and by what the layer is ssm.* as mamba2, attn.* without biases, or

@@ -230,6 +230,14 @@ int decoding_new(struct decoding **out, struct weights *w, struct device *dev, c
                      : model_pairs(&h.model)
                          ? "is an encoder with a decoder (t5), whose keys of the encoder no cache here holds,"
                          : "reads texts both ways (bert)");
+    if (!rc && h.model.scores && !o->scores)
+        rc = err_set(e, ERR_REQUEST, "%s: is a reward model, and writes no text; ask it with tutti score",
+                     weights_path(w));
+    if (!rc && !h.model.scores && o->scores)
+        rc = err_set(e, ERR_REQUEST,
+                     "%s: has no score (score.weight): it is no reward model; train one of it with train.objective: "
+                     "reward",
+                     weights_path(w));
     bool several = o->ranks && o->ranks->ranks.world;
     if (several) rc = comm_agree(o->ranks->ranks.world, rc, e);
     if (rc) return rc;
@@ -518,6 +526,9 @@ static int grow(struct decoding *d, struct buffer *b, enum mem_cat cat, size_t b
 
 static bool leads(const struct decoding *d) { return !d->ranks || d->ranks->leads; }
 
+/* Each rank of tp has a part of the vocabulary; a score they all have. */
+static bool splits_logits(const struct decoding *d) { return d->par.size[AXIS_TP] > 1 && !d->model.scores; }
+
 /* The program for so many rows and wanted ones, both powers of 2; recorded at its first use. */
 static int program_for(struct decoding *d, int rows, int wanted, struct program **out, struct err *e)
 {
@@ -542,10 +553,10 @@ static int program_for(struct decoding *d, int rows, int wanted, struct program 
         }
     }
     *out = z->program;
-    size_t logits = ((size_t)1 << wanted) * to_size(d->model.vocab) * sizeof(float), had = d->logits.bytes;
+    size_t logits = ((size_t)1 << wanted) * to_size(model_outputs(&d->model)) * sizeof(float), had = d->logits.bytes;
     int rc = grow(d, &d->scratch, MEM_SCRATCH, z->program->bytes[HOME_SCRATCH], e);
     if (!rc && d->part.heads) rc = grow(d, &d->logits, MEM_DATA, logits, e);
-    if (!rc && d->part.heads && d->par.size[AXIS_TP] > 1 && leads(d)) rc = grow(d, &d->gathered, MEM_COMM, logits, e);
+    if (!rc && d->part.heads && splits_logits(d) && leads(d)) rc = grow(d, &d->gathered, MEM_COMM, logits, e);
     if (rc || !d->part.heads) return rc;
     d->slot[SLOT_LOGITS] = d->logits.p;
     if (had >= logits) return OK;
@@ -687,10 +698,10 @@ static int run_step(struct decoding *d, const struct decoding_call *c, struct er
                                        .ranks = par_run_carrier(&d->collectives)});
     if (!d->part.heads)
         comm_wait(pp, comm_send(pp, d->stage_out.p, stream, d->dtype, comm_rank(pp) - 1, COMM_AT("rows")));
-    else if (c->wanted && d->par.size[AXIS_TP] > 1) gather_logits(d, c->wanted);
+    else if (c->wanted && splits_logits(d)) gather_logits(d, c->wanted);
     else if (c->wanted)
         device_to_host(d->stream, d->host_logits, &d->logits, 0,
-                       to_size(c->wanted * d->model.vocab) * sizeof *d->host_logits);
+                       to_size(c->wanted * model_outputs(&d->model)) * sizeof *d->host_logits);
     stream_sync(d->stream);
     return d->ranks ? comm_status(d->ranks->ranks.model, e) : OK;
 }

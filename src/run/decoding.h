@@ -34,6 +34,7 @@ struct decoding_options {
     const struct model_config *model;   /* with no weights: random ones of this model; else NULL */
     const char *kernels;                /* NULL: auto */
     enum packing weights;               /* matrices of layers are kept in few bits (state/packed.h) */
+    bool scores;                        /* the model is a reward model, whose rows have one column; else it is none */
     int64_t wanted; /* not 0: everything is allocated when it is made, for steps that want so many logits at most */
 };
 

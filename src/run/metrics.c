@@ -222,6 +222,7 @@ static void put_preferred(struct json_out *o, const struct preference_sums *p)
     json_put_real_digits(o, "rewards_chosen", p->chosen / n, 9);
     json_put_real_digits(o, "rewards_rejected", p->rejected / n, 9);
     json_put_real_digits(o, "rewards_margin", (p->chosen - p->rejected) / n, 9);
+    if (p->scored) json_put_real_digits(o, "rewards_mean", (p->chosen + p->rejected) / (2 * n), 9);
     json_put_real_digits(o, "rewards_accuracy", (double)p->right / n, 6);
 }
 

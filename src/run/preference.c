@@ -29,6 +29,16 @@ void preference_pair(double beta, const double nats[2], const double reference[2
     factor[1] = -beta * wrong;
 }
 
+void preference_rewards(double centre, const double nats[2], struct preference_sums *s, double factor[2])
+{
+    static const double none[2] = {0};
+    double both = nats[0] + nats[1];
+    preference_pair(1, nats, none, s, factor);
+    s->scored = true;
+    s->loss += centre * both * both;
+    for (int side = 0; side < 2; side++) factor[side] += 2 * centre * both;
+}
+
 static size_t words_of(const struct reference *r) { return HEAD + to_size(r->n_train) + to_size(r->n_valid) + 1; }
 
 static void head_of(const struct reference *r, uint64_t head[HEAD])

@@ -274,8 +274,9 @@ static int set_up(struct rerunning *x, struct rank *k, struct comm *world, struc
     struct job mine = x->job; /* ranks are threads: the job is read only */
     int rc = job_read_config(&mine, &k->cfg, &k->conf, k->arena, &k->tokenizer, e);
     if (!rc) rc = site_join(&k->site, &(struct site_config){.config = &k->cfg, .world = world}, e);
-    if (!rc && k->cfg.train.objective == OBJECTIVE_DPO)
-        rc = err_set(e, ERR_REQUEST, "%s: a step on preferences (train.objective: dpo) is not replayed", x->q->dir);
+    if (!rc && config_prefers(&k->cfg))
+        rc = err_set(e, ERR_REQUEST, "%s: a step on preferences (train.objective: dpo, reward) is not replayed",
+                     x->q->dir);
     if (rc) return rc;
     rc = together(k, datasets_open(&k->train, &k->cfg, &k->cfg.data.train, k->tokenizer, NULL, e), e);
     if (!rc) rc = choose_recompute(&k->cfg, choose_together, world, &(struct chosen){0}, e);

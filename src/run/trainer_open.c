@@ -116,6 +116,16 @@ static int same_reference(const struct trainer *t, struct ckpt *c, struct err *e
                    ckpt_path(c), t->cfg.from.dir ? t->cfg.from.dir : "its config said");
 }
 
+/* Beside adapters nothing of the model moves that is not named, and a drawn score says nothing. */
+static void say_score(const struct trainer *t, const struct weights *w)
+{
+    const struct param_table *p = &t->site.engine->params;
+    int i = param_find(p, "score.weight");
+    if (i >= 0 && p->p[i].frozen && (!w || weights_find_param(w, "score.weight") < 0))
+        log_warn("score.weight is drawn anew and stays so, since it is not trained: name it (train.only: "
+                 "[score.weight])");
+}
+
 static int fresh_weights(struct trainer *t, struct err *e)
 {
     struct engine *g = t->site.engine;
@@ -129,6 +139,7 @@ static int fresh_weights(struct trainer *t, struct err *e)
     if (!rc && w) rc = source_load(&g->store, &g->kernels, g->stream, w, e);
     if (!rc && w && t->leads) log_info("weights from %s", t->cfg.from.dir);
     if (!rc && w && t->leads) from_say(w, &t->cfg, t->tokenizer);
+    if (!rc && t->leads) say_score(t, w);
     weights_close(w);
     return rc;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps on preferences (train.objective: dpo). A sequence's log-probability is known after all of it, and its gradient
- * has a factor that follows from both answers of its pair; so a step takes two passes: forward alone, which gives every
- * sequence's nats to every rank, and then a step as any other, in which each microbatch, which is one sequence, has its
- * factor. That costs a third more work, and no memory: nothing waits for its pair, so any layout and schedule takes it,
- * and both answers may be on different ranks. Rejected: both answers in one microbatch, which would tie the loss to
- * what lies in a stage at one time. */
+/* Steps on preferences (train.objective: dpo, reward). A sequence's log-probability is known after all of it, and its
+ * gradient has a factor that follows from both answers of its pair; so a step takes two passes: forward alone, which
+ * gives every sequence's nats to every rank, and then a step as any other, in which each microbatch, which is one
+ * sequence, has its factor. That costs a third more work, and no memory: nothing waits for its pair, so any layout and
+ * schedule takes it, and both answers may be on different ranks. Rejected: both answers in one microbatch, which would
+ * tie the loss to what lies in a stage at one time. A reward model's score stands in the place of the log-probability,
+ * its sign turned. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +13,17 @@
 #include "base/log.h"
 #include "run/trainer_impl.h"
 
-bool trainer_prefers(const struct trainer *t) { return t->cfg.train.objective == OBJECTIVE_DPO; }
+bool trainer_prefers(const struct trainer *t) { return config_prefers(&t->cfg); }
+
+static bool scores(const struct trainer *t) { return t->cfg.train.objective == OBJECTIVE_REWARD; }
+
+/* A pair's loss; reference: nats that the run began with, of a reward model not read. */
+static void take_pair(const struct trainer *t, const double nats[2], const double reference[2],
+                      struct preference_sums *s, double factor[2])
+{
+    if (scores(t)) preference_rewards(t->cfg.train.reward.centre, nats, s, factor);
+    else preference_pair(t->cfg.train.dpo.beta, nats, reference, s, factor);
+}
 
 /* Nats of the global batch's sequences, in its order. Collective. */
 static void nats_of_batch(struct trainer *t, const struct engine_batch *b, double *nats)
@@ -41,9 +52,9 @@ bool trainer_preference_step(struct trainer *t, const struct engine_batch *b, do
     nats_of_batch(t, b, nats);
     for (int64_t p = 0; p < pairs; p++) {
         double of[2] = {0};
-        for (int side = 0; side < 2; side++)
+        for (int side = 0; side < 2 && !scores(t); side++)
             of[side] = t->reference.train[dataset_pair_place(t->train, t->step * global + 2 * p + side)];
-        preference_pair(t->cfg.train.dpo.beta, nats + 2 * p, of, &t->preferred, factor + 2 * p);
+        take_pair(t, nats + 2 * p, of, &t->preferred, factor + 2 * p);
     }
     for (int64_t i = 0; i < global; i++) factor[i] /= (double)pairs;
     engine_weigh(g, factor + b->first);
@@ -64,7 +75,7 @@ void trainer_preference_measure(struct trainer *t, const struct engine_batch *b,
     nats_of_batch(t, b, nats);
     for (int64_t p = 0; p < global / 2; p++) {
         int64_t at = dataset_eval_place(t->valid, i * global + 2 * p, global, most);
-        if (at >= 0) preference_pair(t->cfg.train.dpo.beta, nats + 2 * p, t->reference.valid + at, s, ignored);
+        if (at >= 0) take_pair(t, nats + 2 * p, scores(t) ? NULL : t->reference.valid + at, s, ignored);
     }
     xfree(nats);
 }
@@ -123,7 +134,7 @@ static int go_on(struct trainer *t, struct err *e)
 int trainer_preference_open(struct trainer *t, struct err *e)
 {
     struct reference *r = &t->reference;
-    if (!trainer_prefers(t)) return OK;
+    if (!trainer_prefers(t) || scores(t)) return OK;
     r->n_train = dataset_n_places(t->train);
     r->of_train = dataset_fingerprint(t->train);
     r->train = xcalloc(to_size(r->n_train), sizeof *r->train);

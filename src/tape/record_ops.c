@@ -309,6 +309,13 @@ tid op_xent_right(struct tape *t, tid logits_TV, tid target_T, int stat_slot, co
     return stat;
 }
 
+tid op_score(struct tape *t, tid x_TV, tid target_T, int stat_slot, const char *name)
+{
+    tid stat = record(t, OP_XENT, ATTRS(vocab, .plain = true), 2, (tid[]){x_TV, target_T}, name);
+    tape_bind(t, stat, stat_slot);
+    return stat;
+}
+
 tid op_xent_part(struct tape *t, tid logits_TV, tid target_T, struct vocab_attrs v, const char *name)
 {
     return record(t, OP_XENT_PART, attrs_vocab(v), 2, (tid[]){logits_TV, target_T}, name);

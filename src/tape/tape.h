@@ -195,6 +195,8 @@ tid op_xent_times(struct tape *t, tid logits_TV, tid target_T, float times, int 
 tid op_xent_each(struct tape *t, tid logits_TV, tid target_T, tid stats_N3, tid factor_T, struct vocab_attrs v,
                  int stat_slot, const char *name);
 tid op_xent_right(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
+/* Scores as they are: {-x of the targets' columns, trained tokens}. */
+tid op_score(struct tape *t, tid x_TV, tid target_T, int stat_slot, const char *name);
 /* The same where logits are columns [first, first + V') of `whole`, on one of n_parts ranks: statistics of the part,
  * then the loss from everybody's, collected one part after the other. */
 tid op_xent_part(struct tape *t, tid logits_TV, tid target_T, struct vocab_attrs v, const char *name);

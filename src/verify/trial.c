@@ -2,6 +2,7 @@
 /* Ranks are threads and write their pieces into the same arrays, each its own elements. */
 #include "verify/trial.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,7 +73,7 @@ enum { FACTORS = 1 << 20 }; /* streams of random numbers: behind those of the fi
 int32_t *trial_tokens(const struct config *c, int which)
 {
     int64_t n = c->batch.global * c->model.seq_len, more = c->batch.global * (1 + model_pixels(&c->model));
-    int64_t kinds = model_tells(&c->model) ? c->model.classes : c->model.vocab,
+    int64_t kinds = model_tells(&c->model) ? c->model.classes : model_outputs(&c->model),
             types = c->model.types ? c->model.types : 1;
     int32_t *t = xcalloc(to_size(7 * n + more), sizeof *t);
     float *factor = (float *)(void *)(t + 6 * n + more);
@@ -194,6 +195,19 @@ static double *weigh(struct rank *x, const struct engine_batch *b)
     return factor;
 }
 
+/* Of scores the mean has either sign, and may be next to nothing beside what it is made of: of them the root of the
+ * mean square counts. Collective. */
+static double loss_of(struct engine *g, const struct engine_report *r)
+{
+    if (!g->cfg.model.scores) return r->loss;
+    int64_t n = engine_n_sequences(g);
+    double *score = xcalloc(to_size(n), sizeof *score), squares = 0;
+    engine_sequence_nats(g, score);
+    for (int64_t i = 0; i < n; i++) squares += score[i] * score[i];
+    xfree(score);
+    return sqrt(squares / (double)g->cfg.seq);
+}
+
 /* Whether it was taken: fp16 may leave steps out. */
 static bool step(struct rank *x, int s)
 {
@@ -205,11 +219,12 @@ static bool step(struct rank *x, int s)
     double *factor = weigh(x, &b);
     if (x->at.serve) serve_step(x->at.serve, x->serves ? NULL : &b, s, lr_at(&lr, s), &report);
     else engine_step(x->at.engine, &b, s, lr_at(&lr, s), &report);
+    double loss = loss_of(x->at.engine, &report);
     if (factor) engine_weigh(x->at.engine, NULL);
     xfree(factor);
     if (x->at.ranks.rank) return !report.skip;
     t->out->skipped[s] = report.skip != SKIP_NONE;
-    t->out->loss[s] = report.loss;
+    t->out->loss[s] = loss;
     t->out->norm[s] = report.grad_norm;
     t->out->rounds[s] = report.rounds_most;
     return !report.skip;
@@ -222,8 +237,9 @@ static void evaluate(struct rank *x)
     if (x->serves) return;
     struct engine_batch b = part_of(t, t->unseen, x->at.ranks.part);
     engine_evaluate(x->at.engine, &b, &report);
+    double loss = loss_of(x->at.engine, &report);
     if (x->at.ranks.rank) return;
-    t->out->eval_loss = report.loss;
+    t->out->eval_loss = loss;
     t->out->eval_tokens = report.tokens;
 }
 

@@ -43,6 +43,7 @@ keys_for() { # LINE: fills more
     *' train examples/dates_lora'*) more=("${short[@]}") ;;
     *' train examples/dates'*) more=(model.layers=1 model.hidden=32 model.heads=2 model.ffn=32 "${short[@]}") ;;
     *' train examples/sums_rewards'*) more=("${short[@]}") ;;
+    *' train examples/sums_score'*) more=(batch.global=16 "${short[@]}") ;;
     *' train examples/sums'*) more=(batch.global=32 batch.micro=32 "${short[@]}") ;;
     *' train examples/mixtral'* | *' train examples/deepseek'*) more=(model.seq_len=32 batch.global=8 "${short[@]}" data.train=FOLDER) ;;
     *' train examples/five_d'*) more=(run.steps=1 run.threads=1 data.train=FOLDER "data.valid=[]") ;;

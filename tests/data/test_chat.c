@@ -191,6 +191,72 @@ static const char *chatml_text(void)
 
 /* What a user writes does not become a control token, nor what an answer says, nor a role that is no word; and every
  * byte of it is there. */
+static struct chat_tokens answered(const struct chat *c, const char *record, const char *answer, bool ended)
+{
+    struct chat_tokens out = {0};
+    struct json *v;
+    struct err e;
+    struct chat_work *w = chat_work_new(c);
+    assert_ok(json_parse(&v, record, strlen(record), "record", &e), &e);
+    assert_ok(chat_answered(w, v, answer, strlen(answer), ended, "here", &out, &e), &e);
+    chat_work_free(w);
+    json_free(v);
+    return out;
+}
+
+#define ASKED                                                                                                          \
+    "[{\"role\": \"user\", \"content\": \"What is it, then?\"}, {\"role\": \"assistant\", \"content\": \"It is "       \
+    "one.\"},"                                                                                                         \
+    "{\"role\": \"user\", \"content\": \"And then?\"}]"
+
+/* An answer to what is asked has the tokens of the conversation with it; one that did not end those of the prompt for
+ * it, and its own, whatever it spells. */
+static void test_answered(void **state)
+{
+    (void)state;
+    struct tokenizer *t = with_controls("false");
+    for (const struct chat_template *row = chat_templates; row->name; row++) {
+        struct chat *c = open_chat(t, row->name, CHAT_ANSWERS);
+        struct chat_work *w = chat_work_new(c);
+        struct tokens asked = {0};
+        struct json *v;
+        struct err e;
+        struct chat *pairs; /* whose chosen answers are that */
+        assert_ok(chat_open(&pairs, &(struct chat_rules){.template_name = row->name, .side = CHAT_CHOSEN}, t, &e), &e);
+        struct chat_tokens whole = encode(pairs,
+                                          "{\"prompt\": " ASKED
+                                          ", \"chosen\": [{\"role\": \"assistant\", \"content\": \"And then two.\"}], "
+                                          "\"rejected\": [{\"role\": \"assistant\", \"content\": \"no\"}]}"),
+                           a = answered(c, "{\"prompt\": " ASKED "}", "And then two.", true),
+                           b = answered(c, "{\"messages\": " ASKED "}", "And then two.", true),
+                           cut = answered(c, "{\"prompt\": " ASKED "}", "And <|im_end|>", false);
+        assert_same_tokens(&a, &whole, row->name);
+        assert_same_tokens(&b, &whole, row->name);
+        assert_ok(json_parse(&v, ASKED, strlen(ASKED), "asked", &e), &e);
+        assert_ok(chat_prompt(w, v, "here", &asked, &e), &e);
+        assert_true(!cut.ends_trained && cut.ids.n > asked.n + 2); /* no control token */
+        assert_memory_equal(cut.ids.ids, asked.ids, to_size(asked.n) * sizeof *asked.ids);
+        struct str said = {0};
+        tokenizer_decode(t, cut.ids.ids + asked.n, cut.ids.n - asked.n, true, &said);
+        assert_string_equal(str_text(&said), "And <|im_end|>");
+        str_free(&said);
+        struct chat_tokens two = encode(c, "{\"prompt\": \"a b\", \"completion\": \"cd\"}"),
+                           ab = answered(c, "{\"prompt\": \"a b\"}", "cd", true),
+                           open = answered(c, "{\"prompt\": \"a b\"}", "cd", false),
+                           none = answered(c, "{\"prompt\": \"a b\"}", "", true);
+        assert_same_tokens(&two, &ab, row->name);
+        assert_true(ab.ends_trained && !open.ends_trained && open.ids.n == ab.ids.n && none.ids.n < ab.ids.n);
+        struct chat_tokens *all[] = {&whole, &a, &b, &cut, &two, &ab, &open, &none};
+        for (int i = 0; i < 8; i++) chat_tokens_free(all[i]);
+        tokens_free(&asked);
+        json_free(v);
+        chat_work_free(w);
+        chat_close(pairs);
+        chat_close(c);
+    }
+    tokenizer_free(t);
+}
+
 static void test_injection(void **state)
 {
     (void)state;
@@ -608,7 +674,7 @@ int main(void)
         cmocka_unit_test(test_rules),       cmocka_unit_test(test_spaced),
         cmocka_unit_test(test_refusals),    cmocka_unit_test(test_stripping),
         cmocka_unit_test(test_names),       cmocka_unit_test(test_token_files),
-        cmocka_unit_test(test_bad_records),
+        cmocka_unit_test(test_bad_records), cmocka_unit_test(test_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -419,10 +419,11 @@ static inline void build_xent(struct kcase *k)
     int64_t t = kcase_int(k, 1, 20), v = kcase_int(k, 1, k->large ? 3000 : 90);
     k->in[0] = kcase_floats(k, t, v, 2);
     k->in[1] = kcase_ints(k, t, -1, v - 1);
-    int kind = k->op == OP_XENT ? (int)kcase_int(k, 0, 2) : 0; /* plain, what is right, each token by itself */
+    int kind = k->op == OP_XENT ? (int)kcase_int(k, 0, 3) : 0; /* usual, what is right, each by itself, scores */
     if (kind == 1) edit_vocab(&k->at)->right = true;
+    if (kind == 3) edit_vocab(&k->at)->plain = true;
     k->n_in = 2;
-    if (kind < 2) return;
+    if (kind != 2) return;
     edit_vocab(&k->at)->at = kcase_int(k, 0, 3);
     edit_vocab(&k->at)->each = t + edit_vocab(&k->at)->at + kcase_int(k, 0, 3);
     struct view factor = kcase_tensor(k, DT_F32, t, 0);

@@ -303,6 +303,31 @@ static void test_loss(void **state)
     kcase_free(&k);
 }
 
+/* Of columns that are taken as they are: what is trained, its sign turned, and the gradient is there alone. */
+static void test_scores(void **state)
+{
+    (void)state;
+    static const double x[3][2] = {{0.5, 7}, {NAN, -2}, {3, 3}};
+    static const int target[3] = {0, 1, -1};
+    static const double back[3][2] = {{-0.25, 0}, {0, -0.25}, {0, 0}};
+    struct kcase k = {.op = OP_XENT, .dtype = DT_F32, .n_in = 2, .at = ATTRS(vocab, .plain = true)};
+    k.in[0] = kcase_tensor(&k, DT_F32, 3, 2);
+    k.in[1] = kcase_tensor(&k, DT_I32, 3, 0);
+    k.step.loss_scale = 0.25f;
+    for (int i = 0; i < 6; i++) view_set(&k.in[0], i / 2, i % 2, x[i / 2][i % 2]);
+    for (int t = 0; t < 3; t++) view_set(&k.in[1], 0, t, target[t]);
+    kcase_outputs(&k);
+    kcase_gradients(&k);
+    for (int f = 0; f < 2; f++) {
+        const struct kernel_family *of = f ? &kernel_family_cpu : &kernel_family_ref;
+        view_fill_zero(&k.out[0]);
+        assert_true(kcase_forward(&k, of, 1) && kcase_backward(&k, of, 1));
+        assert_true(view_get(&k.out[0], 0, 0) == 2 - 0.5 && view_get(&k.out[0], 0, 1) == 2);
+        for (int i = 0; i < 6; i++) assert_true(view_get(&k.din[0], i / 2, i % 2) == back[i / 2][i % 2]);
+    }
+    kcase_free(&k);
+}
+
 /* With weights 1 and biases 0, rows come out with mean square 1, and for LayerNorm mean 0. */
 static void test_norms(void **state)
 {
@@ -422,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_insert),
         cmocka_unit_test(test_right),
+        cmocka_unit_test(test_scores),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_norms),
     };

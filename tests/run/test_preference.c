@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preferences: the loss of a pair beside a plain computation of its formula, its factors beside central differences of
- * that, a step's gradient beside central differences of the loss of the whole model, and the reference's file, of which
- * nothing is believed that is damaged or of other data. */
+/* Preferences, of DPO and of reward models: the loss of a pair beside a plain computation of its formula, its factors
+ * beside central differences of that, a step's gradient beside central differences of the loss of the whole model, and
+ * the reference's file, of which nothing is believed that is damaged or of other data. */
 #include "toy.h"
 
 #include "base/fs.h"
@@ -46,10 +46,39 @@ static void pair_is_the_formula(void **state)
     assert_true(far.loss == 4000 && factor[0] == 0 && factor[1] == 0 && far.right == 1 && far.pairs == 2);
 }
 
+/* Ouyang et al. 2022, equation 1, and what Eisenstein et al. 2023 add; nats are scores, their sign turned. */
+static double plain_reward(double centre, const double *nats)
+{
+    return -log(1 / (1 + exp(nats[0] - nats[1]))) + centre * pow(-nats[0] - nats[1], 2);
+}
+
+static void rewards_are_the_formula(void **state)
+{
+    (void)state;
+    static const double cases[][3] = {{0, -1, 2}, {0, 3, -0.5}, {0.01, 0.25, 4}, {0.5, -2, -1.5}, {2, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const double centre = cases[i][0], *nats = cases[i] + 1, step = 1e-5;
+        struct preference_sums s = {0};
+        double factor[2];
+        preference_rewards(centre, nats, &s, factor);
+        assert_true(fabs(s.loss - plain_reward(centre, nats)) < 1e-12 && s.pairs == 1 && s.scored);
+        assert_true(s.chosen == -nats[0] && s.rejected == -nats[1]);
+        assert_int_equal(s.right, -nats[0] > -nats[1]);
+        for (int k = 0; k < 2; k++) {
+            double up[2] = {nats[0], nats[1]}, down[2] = {nats[0], nats[1]};
+            up[k] += step;
+            down[k] -= step;
+            double slope = (plain_reward(centre, up) - plain_reward(centre, down)) / (2 * step);
+            if (fabs(slope - factor[k]) > 1e-8) fail_msg("case %zu: %.12g, wanted %.12g", i, factor[k], slope);
+        }
+    }
+}
+
 /* ---- a model ---- */
 enum { PAIRS = 3 };
 
-static double loss_of(struct toy *t, double beta, const double *ref, double *nats, double *factor)
+/* Of a reward model with this much centring where it is 0 or more; else of beta. */
+static double loss_of(struct toy *t, double beta, double centre, const double *ref, double *nats, double *factor)
 {
     struct engine_report r;
     struct preference_sums s = {0};
@@ -57,33 +86,44 @@ static double loss_of(struct toy *t, double beta, const double *ref, double *nat
     engine_evaluate(t->g, &t->batch, &r);
     engine_sequence_nats(t->g, nats);
     for (int p = 0; p < PAIRS; p++) {
-        preference_pair(beta, nats + 2 * p, ref + 2 * p, &s, factor + 2 * p);
-        sum += plain(beta, nats + 2 * p, ref + 2 * p);
+        if (centre < 0) preference_pair(beta, nats + 2 * p, ref + 2 * p, &s, factor + 2 * p);
+        else preference_rewards(centre, nats + 2 * p, &s, factor + 2 * p);
+        sum += centre < 0 ? plain(beta, nats + 2 * p, ref + 2 * p) : plain_reward(centre, nats + 2 * p);
     }
     for (int i = 0; i < 2 * PAIRS; i++) factor[i] /= PAIRS;
     assert_true(fabs(sum - s.loss) < 1e-9);
     return sum / PAIRS;
 }
 
-static void gradient_is_that_of_the_loss(void **state)
+/* The last token of each sequence of some length is scored. */
+static void aim_scores(struct toy *t, int64_t seq)
 {
-    (void)state;
+    t->batch.n_trained = t->batch.n;
+    for (int64_t i = 0; i < t->batch.n * seq; i++) t->targets[i] = -1;
+    for (int64_t s = 0; s < t->batch.n; s++) t->targets[s * seq + seq - 1 - s % 5] = 0;
+}
+
+static void check_gradient(enum model_family family, double centre)
+{
     enum { N = 2 * PAIRS };
-    struct engine_config c = toy_config(MODEL_LLAMA, DT_F32);
+    struct engine_config c = toy_config(family, DT_F32);
     struct toy t;
     struct engine_report r;
     double ref[N], nats[N], factor[N], all = 0;
     c.micro = 1;
     c.n_microbatches = N;
     c.by_sequence = true;
+    c.model.scores = centre >= 0;
+    if (c.model.scores) c.model.tie_embeddings = false;
     toy_open(&t, &c);
+    if (c.model.scores) aim_scores(&t, c.seq);
     assert_int_equal(engine_n_sequences(t.g), N);
     engine_evaluate(t.g, &t.batch, &r);
     engine_sequence_nats(t.g, nats);
     for (int i = 0; i < N; i++) all += nats[i];
-    assert_true(fabs(all - r.nats) < 1e-9 * all);
+    assert_true(fabs(all - r.nats) < 1e-9 * fabs(all));
     for (int i = 0; i < N; i++) ref[i] = nats[i] + (i % 3 - 1) * 2.5;
-    loss_of(&t, 0.4, ref, nats, factor);
+    loss_of(&t, 0.4, centre, ref, nats, factor);
     engine_weigh(t.g, factor);
     engine_gradients(t.g, &t.batch, 0, &r);
     engine_weigh(t.g, NULL);
@@ -93,7 +133,7 @@ static void gradient_is_that_of_the_loss(void **state)
     float *kept = xmalloc(to_size(n) * sizeof *kept);
     memcpy(kept, at, to_size(n) * sizeof *kept);
     for (int way = 0; way < 4; way++) { /* along the gradient, and along others */
-        double want = 0, step = way ? 2e-3 : 1e-3, norm = 0, loss[2];
+        double want = 0, step = way ? 2e-3 : centre < 0 ? 1e-3 : 1e-4, norm = 0, loss[2];
         float *to = xmalloc(to_size(n) * sizeof *to);
         for (int64_t i = 0; i < n; i++) {
             to[i] = way ? (float)(rng_u32(11, (uint64_t)way, (uint64_t)i) % 3) - 1 : grad[i];
@@ -105,7 +145,7 @@ static void gradient_is_that_of_the_loss(void **state)
         }
         for (int side = 0; side < 2; side++) {
             for (int64_t i = 0; i < n; i++) at[i] = kept[i] + (float)((side ? -step : step) * to[i] * 10);
-            loss[side] = loss_of(&t, 0.4, ref, nats, factor);
+            loss[side] = loss_of(&t, 0.4, centre, ref, nats, factor);
         }
         memcpy(at, kept, to_size(n) * sizeof *kept);
         double got = (loss[0] - loss[1]) / (20 * step);
@@ -116,6 +156,15 @@ static void gradient_is_that_of_the_loss(void **state)
     xfree(kept);
     xfree(grad);
     toy_close(&t);
+}
+
+static void gradient_is_that_of_the_loss(void **state)
+{
+    (void)state;
+    check_gradient(MODEL_LLAMA, -1);
+    check_gradient(MODEL_LLAMA, 0);
+    check_gradient(MODEL_GPT2, 0.3);
+    check_gradient(MODEL_GEMMA2, 0);
 }
 
 /* ---- the reference's file ---- */
@@ -168,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pair_is_the_formula),
+        cmocka_unit_test(rewards_are_the_formula),
         cmocka_unit_test(gradient_is_that_of_the_loss),
         cmocka_unit_test(file_is_believed_whole_only),
     };

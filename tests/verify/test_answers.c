@@ -12,6 +12,7 @@ static const char *const variants[][6] = {
     {REWARDS, "adapter.kind=lora"},
     {REWARDS, "adapter.kind=dora", "adapter.targets=[q, o, down]"},
     {"train.objective=dpo", "batch.global=6", "batch.micro=1"},
+    {"train.objective=reward", "batch.global=6", "batch.micro=1"},
 };
 
 static int n_of(const char *const keys[6])

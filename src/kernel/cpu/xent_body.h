@@ -60,6 +60,7 @@ VEC_INLINE struct xent_row xent_here(const struct kernel_call *c, int64_t r, enu
 {
     const void *x = row_at(&c->in[0], r);
     int64_t n = c->in[0].n[1], target = xent_column(c, r);
+    if (at_vocab(&c->at)->plain) return (struct xent_row){0, 1, target < 0 ? 0 : (double)xent_logit(c, r, target)};
     float max = xent_max(x, n, t);
     return (struct xent_row){(double)max, xent_sum(x, n, max, t), target < 0 ? 0 : (double)xent_logit(c, r, target)};
 }
@@ -133,6 +134,17 @@ VEC_INLINE void xent_grad_row(void *d, const void *acc, const void *x, int64_t n
     float g = before + (lane[0] - scale);
     v_put_one(d, target, t, g);
 }
+VEC_INLINE void xent_keep_row(void *d, const void *acc, int64_t n, enum dtype t)
+{
+    if (!acc) memset(d, 0, (size_t)n * dtype_bytes(t));
+    else if (acc != d) memcpy(d, acc, (size_t)n * dtype_bytes(t));
+}
+/* Of plain columns: what was there, less scale at the target. */
+VEC_INLINE void xent_plain_row(void *d, const void *acc, int64_t n, int64_t target, float scale, enum dtype t)
+{
+    xent_keep_row(d, acc, n, t);
+    v_put_one(d, target, t, v_get_one(d, target, t) - scale);
+}
 VEC_INLINE void xent_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     int64_t n = c->in[0].n[1];
@@ -141,10 +153,11 @@ VEC_INLINE void xent_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_
         void *d = row_at(&c->din[0], r);
         const void *acc = row_or_null(&c->acc[0], r);
         struct xent_row whole = {0, 1, 0};
-        if (target != -1) whole = xent_whole(c, r, t);
-        if (target != -1) xent_grad_row(d, acc, row_at(&c->in[0], r), n, target, xent_scale(c, r), &whole, t);
-        else if (!acc) memset(d, 0, (size_t)n * dtype_bytes(t));
-        else if (acc != d) memcpy(d, acc, (size_t)n * dtype_bytes(t));
+        bool plain = at_vocab(&c->at)->plain;
+        if (target != -1 && !plain) whole = xent_whole(c, r, t);
+        if (target == -1) xent_keep_row(d, acc, n, t);
+        else if (plain) xent_plain_row(d, acc, n, target, xent_scale(c, r), t);
+        else xent_grad_row(d, acc, row_at(&c->in[0], r), n, target, xent_scale(c, r), &whole, t);
     }
 }
 VEC_ROW_KERNEL(xent_bwd_in)

@@ -14,6 +14,7 @@ static struct xent_row row_here(const struct kernel_call *c, int64_t t)
     const struct view *logits = &c->in[XENT_LOGITS];
     int64_t target = xent_column(c, t);
     struct xent_row x = {-INFINITY, 0, target < 0 ? 0 : ref_get(logits, t, target)};
+    if (at_vocab(&c->at)->plain) return (struct xent_row){0, 1, x.logit};
     for (int64_t v = 0; v < logits->n[1]; v++) x.max = fmax(x.max, ref_get(logits, t, v));
     for (int64_t v = 0; v < logits->n[1]; v++) x.sum += exp(ref_get(logits, t, v) - x.max);
     return x;
@@ -72,7 +73,8 @@ static void xent_dx_row(const struct kernel_call *c, int64_t t, double *mine)
     struct xent_row x = {0, 1, 0};
     if (target != -1) x = row_whole(c, t);
     for (int64_t v = 0; v < logits->n[1]; v++) {
-        double g = target == -1 ? 0 : exp(ref_get(logits, t, v) - x.max) / x.sum - (v == target);
+        double share = at_vocab(&c->at)->plain ? 0 : exp(ref_get(logits, t, v) - x.max) / x.sum;
+        double g = target == -1 ? 0 : share - (v == target);
         ref_put_grad(c, 0, t, v, g * (double)xent_scale(c, t));
     }
 }
