@@ -12,8 +12,9 @@
 #include "data/chat.h"
 #include "run/scoring.h"
 
-/* Tokens that a template adds to an answer and its prompt, at most, where --positions does not say it. */
-enum { TEMPLATE_MOST = 4096 };
+/* Tokens that a template adds to an answer and its prompt, at most, where --positions does not say it; answers at once,
+ * and positions of all of them together, where --batch does not. */
+enum { TEMPLATE_MOST = 1024, BATCH = 16, POSITIONS_AT_ONCE = 1 << 16 };
 #define INPUT_MOST ((size_t)4 << 30)
 
 struct request {
@@ -28,7 +29,8 @@ static const struct cli_option options[] = {
     {"--chat", "T", CLI_TEXT, AT(chat),
      .help = "the template of prompts that are messages: a name or a file (default: the run's own, else the "
              "tokenizer's)"},
-    {"--batch", "N", CLI_INT, AT(batch), .lo = 1, .hi = 1024, .help = "answers at once"},
+    {"--batch", "N", CLI_INT, AT(batch), .lo = 1, .hi = 1024,
+     .help = "answers at once (default: 16, fewer of long ones)"},
     {"--positions", "N", CLI_INT, AT(positions), .lo = 1, .hi = INT32_MAX,
      .help = "tokens of an answer with its prompt, at most (default: by the longest line)"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
@@ -80,6 +82,12 @@ static int64_t positions_of(const struct request *q)
     return longest + TEMPLATE_MOST;
 }
 
+static int64_t batch_of(const struct request *q, int64_t positions)
+{
+    int64_t n = positions ? POSITIONS_AT_ONCE / positions : BATCH;
+    return q->batch ? q->batch : n < 1 ? 1 : n > BATCH ? BATCH : n;
+}
+
 static int put(void *ctx, double score, struct err *e)
 {
     (void)ctx;
@@ -120,7 +128,7 @@ static int score(void *ctx, struct model_at_work *m, struct err *e)
 
 int cmd_score(int argc, char **argv)
 {
-    struct request q = {.dtype = "f32", .batch = 16};
+    struct request q = {.dtype = "f32"};
     struct cli_ignore ignore;
     struct err e = {0};
     bool speaks = true;
@@ -129,6 +137,7 @@ int cmd_score(int argc, char **argv)
     if ((rc = cli_model_ranks_check("score", &q.ranks, false))) return rc;
     cli_ignore_init(&ignore, q.ignore);
     rc = read_lines(&q.lines, &e);
+    int64_t positions = positions_of(&q), batch = batch_of(&q, positions);
     struct model_job j = {.path = q.model,
                           .tokenizer = q.tokenizer,
                           .adapter = q.adapter,
@@ -137,9 +146,9 @@ int cmd_score(int argc, char **argv)
                           .threads = (int)q.threads,
                           .options = {.dtype = cli_dtype(q.dtype),
                                       .weights = cli_packing(q.weights),
-                                      .sequences = q.batch,
-                                      .positions = positions_of(&q),
-                                      .rows = q.batch > 256 ? q.batch : 256,
+                                      .sequences = batch,
+                                      .positions = positions,
+                                      .rows = batch > 256 ? batch : 256,
                                       .scores = true},
                           .lead = score,
                           .ctx = &q};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/config_recipe.h"
+#include "data/chat.h"
 #include "data/pack.h"
 
 static bool is_given(const struct conf *f, const char *key) { return strcmp(conf_where(f, key), "default") != 0; }
@@ -26,6 +27,15 @@ static bool several(const struct config *c) { return c->batch.micro != 1; }
 static bool is_odd(const struct config *c) { return c->batch.global % 2 != 0; }
 static bool writes(const struct config *c) { return c->train.objective == OBJECTIVE_REWARD && c->run.sample_every > 0; }
 static bool samples(const struct config *c) { return c->train.objective == OBJECTIVE_REWARD && c->run.samples.n > 0; }
+static bool trains_on(const struct config *c)
+{
+    const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
+    bool other = false;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < lists[k]->n; i++)
+            other |= ((const struct config_source *)lists[k]->items)[i].train_on != CHAT_ANSWERS;
+    return c->train.objective == OBJECTIVE_REWARD && other;
+}
 static bool looks_ahead(const struct config *c) { return c->model.mtp.depth > 0; }
 
 static const struct {
@@ -53,6 +63,7 @@ static const struct {
     {"data.pack", packs, "a sequence is one answer; choose padded, or leave it out"},
     {"batch.micro", several, "the gradient of each answer has a factor of its own; choose 1, or leave it out"},
     {"batch.global", is_odd, "counts answers, and a pair is two; choose an even number"},
+    {"data.train", trains_on, "train_on: a score is read at an answer's last token alone; leave it out"},
     {"run.sample_every", writes, "a reward model writes no text; choose 0"},
     {"run.samples", samples, "a reward model writes no text; leave it out"},
     {"run.replay_every", witnessed, "steps on preferences are not computed a second time by others; choose 0"},

@@ -134,6 +134,7 @@ wrong 'line 2: 45 tokens, and there is room for 32' '{"answer": "aaaaaaaaaaaaaaa
 
 refused "model.family: mamba2 has no form with a score" model.family=mamba2
 refused "model.dropout: beside train.objective: reward" model.dropout=0.1
+refused "data.train: beside train.objective: reward: train_on" data.train='[{path: pairs.jsonl, chat: plain, train_on: all}]'
 refused "run.sample_every: beside train.objective: reward" run.sample_every=2
 refused "model.tie_embeddings: a reward model has no output matrix" model.tie_embeddings=true
 refused "choose model.seq_len: " model.seq_len=20
