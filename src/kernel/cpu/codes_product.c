@@ -33,6 +33,8 @@ static bool in_registers(const struct kernel_call *c)
     return coded_registers.dot && cpu_isa() >= coded_registers.needs && c->in[0].dtype != DT_F16;
 }
 
+static bool by_integers(const struct kernel_call *c) { return coded_registers.fix && c->in[0].dtype == DT_BF16; }
+
 /* Rows of codes in a panel: whole tiles, and one block of columns of the product's own, so that what it wants for a
  * panel is enough for the last one, which is shorter. */
 static int64_t panel_rows(const struct kernel_call *c, const struct tile_ops *o)
@@ -156,7 +158,7 @@ static void by_registers(const struct kernel_call *c, const struct tile_ops *o, 
                          int64_t m)
 {
     struct few w = {.c = c, .o = o, .expert = expert, .first = first, .m = m};
-    if (c->in[0].dtype != DT_BF16 || !coded_registers.fix || !as_integers(c, &w)) {
+    if (!by_integers(c) || !as_integers(c, &w)) {
         w.fixed.x = NULL;
         as_floats(c, &w);
     }
@@ -211,7 +213,7 @@ TILE_WAYS(FUNCTIONS)
 
 struct ways {
     const struct tile_ops *o;
-    struct kernel_slot few, many, experts, plain;
+    struct kernel_slot few, integers, many, experts, plain;
 };
 #define WAY(isa, words)                                                                                                \
     {                                                                                                                  \
@@ -219,6 +221,7 @@ struct ways {
     }
 #define ROW(isa, name, panels)                                                                                         \
     {&tile_ops_##isa, WAY(isa, CODED_ISA ": few rows, codes in registers"),                                            \
+     WAY(isa, CODED_ISA ": few rows, codes in registers as integers"),                                                 \
      WAY(isa, name ": codes unpacked by panels"),                                                                      \
      WAY(isa, name ": by expert, codes in registers (" CODED_ISA ") where it has few rows, else unpacked by panels"),  \
      WAY(isa, name ": codes unpacked by panels, also for few rows")},
@@ -233,5 +236,6 @@ const struct kernel_slot *coded_choose(const struct kernel_call *c)
     CHECK(w->o == o, "no products by %s", o->name);
     if (!in_registers(c)) return &w->plain;
     if (coded_experts(c)) return &w->experts;
-    return c->in[0].n[0] <= CODED_FEW ? &w->few : &w->many;
+    if (c->in[0].n[0] > CODED_FEW) return &w->many;
+    return by_integers(c) ? &w->integers : &w->few;
 }
