@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model that tutti exports as GGUF, in llama.cpp: whether it writes the same greedy tokens, and how fast beside tutti.
 
-    bench/peers/llama_cpp.py TUTTI CHECKPOINT [--prompt TEXT] [--tokens N] [--rounds R] [--long N] [--shape KEY=VALUE ...]
+    bench/peers/gguf_speed.py TUTTI CHECKPOINT [--prompt TEXT] [--tokens N] [--rounds R] [--long N] [--shape KEY=VALUE ...]
 
 Exports f32, bf16 and q8_0 files, and for each has both programs continue the prompt greedily; tutti with --dtype f32, bf16 and
-bf16 --weights int8. Then llama.cpp writes and reads a prompt of N tokens, one thread, timed by its own processor time, the best
+bf16 --weights int8. In fewer bits both round in other places, so of two tokens nearly as likely each may take another: so it also
+counts of how many tokens of tutti's text llama.cpp takes the same one after the same text. Then llama.cpp writes and reads a prompt of N tokens, one thread, timed by its own processor time, the best
 of R rounds; and beside it `tutti bench generate` does, of a model with random weights and the keys of --shape, which are to be
 the checkpoint's. Needs llama-cpp-python (which compiles llama.cpp; LLAMA_CPP_LIB_PATH names another build). A
 development-time check, no test of the suite runs it.
@@ -53,6 +54,16 @@ class Peer:
         n = L.llama_vocab_n_tokens(self.vocab)
         logits = L.llama_get_logits_ith(self.context, -1)[:n]
         return max(range(n), key=logits.__getitem__)
+
+    def agrees(self, ids, whole):
+        """Of how many tokens behind ids, each after those before it, this is the likeliest one."""
+        self.forget()
+        self.feed(ids)
+        same = 0
+        for t in whole[len(ids) :]:
+            same += self.likeliest() == t
+            self.feed([t])
+        return same, len(whole) - len(ids)
 
     def forget(self):
         L.llama_memory_clear(L.llama_get_memory(self.context), True)
@@ -103,15 +114,18 @@ def main():
             text = b""
             for t in theirs:
                 piece = ctypes.create_string_buffer(256)
-                text += piece.raw[: L.llama_token_to_piece(peer.vocab, t, piece, 256, 0, True)]
+                n = L.llama_token_to_piece(peer.vocab, t, piece, 256, 0, True)
+                text += piece.raw[:n]
             said = ours["text"].encode()
             same = len(os.path.commonprefix([said, text]))
+            agreed, of = peer.agrees(ids, peer.tokens(args.prompt + ours["text"]))
             best, read = 1e9, 1e9
             for _ in range(args.rounds):
                 best = min(best, peer.write(ids, 16)[1])
                 peer.forget()
                 read = min(read, peer.feed([(i * 7919) % L.llama_vocab_n_tokens(peer.vocab) for i in range(args.long)]))
-            print(f"{file}: {same} of {len(text)} bytes of text the same; llama.cpp {1 / best:.1f} tokens/s, a prompt of {args.long} "
+            print(f"{file}: {same} of {len(text)} bytes of text the same, {agreed} of tutti's {of} tokens "
+                  f"are llama.cpp's, too; llama.cpp {1 / best:.1f} tokens/s, a prompt of {args.long} "
                   f"{args.long / read:.0f} tokens/s", flush=True)
             if args.shape:
                 b = bench(args, dtype, weights)
@@ -120,4 +134,5 @@ def main():
                       f"({100 * b['prompt_share']:.0f} % of training's forward pass)", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
