@@ -44,7 +44,7 @@ int decoding_new(struct decoding **out, struct weights *w, struct device *d, con
                  struct err *e);
 void decoding_free(struct decoding *d); /* NULL is fine; the leader's lets the others go */
 /* Seconds that training's forward pass takes through the layers, without the head, of one sequence of n tokens by these
- * weights: the best of some. */
+ * weights: the best of some, of one thread its processor time. */
 int decoding_forward_s(struct decoding *d, int64_t n, double *s, struct err *e);
 /* Pictures of the texts that are fed from now on, before the first of them: fp32 values, one picture behind the other,
  * which the n-th run of patches' tokens of each text are. On one rank.

@@ -51,6 +51,7 @@ int decoding_forward_s(struct decoding *d, int64_t n, double *s, struct err *e)
     void **slot = xcalloc(to_size(n_slots), sizeof *slot);
     int32_t *host = xcalloc(to_size(3 * n), sizeof *host), *data = f.data.p;
     struct step_info info = {0};
+    const bool one = team_size(d->stream->team) == 1;
     for (int64_t i = 0; i < n; i++) {
         host[i] = (int32_t)((i * 7919) % d->model.vocab);
         host[n + i] = (int32_t)i;
@@ -67,7 +68,7 @@ int decoding_forward_s(struct decoding *d, int64_t n, double *s, struct err *e)
         stream_sync(d->stream);
     }
     for (int i = 0; !rc && i < RUNS; i++) {
-        double from = clock_now_s();
+        double from = one ? clock_thread_s() : clock_now_s(), took;
         program_run(f.program, PHASE_F,
                     &(struct program_args){.stream = d->stream,
                                            .step = &info,
@@ -75,7 +76,8 @@ int decoding_forward_s(struct decoding *d, int64_t n, double *s, struct err *e)
                                            .act = f.act.p,
                                            .scratch = f.scratch.p});
         stream_sync(d->stream);
-        if (i && clock_now_s() - from < *s) *s = clock_now_s() - from;
+        took = (one ? clock_thread_s() : clock_now_s()) - from;
+        if (i && took < *s) *s = took;
     }
     xfree(slot);
     xfree(host);

@@ -25,7 +25,8 @@ enum seen {
     SEEN_FEW = 20,
     SEEN_PACKED = 30,
     SEEN_IN_PLACE = 40,
-    SEEN_CODES = 50
+    SEEN_CODES = 50,
+    SEEN_INTEGERS
 };
 static atomic_ullong seen;
 static void see(int what) { atomic_fetch_or(&seen, 1ULL << what); }
@@ -119,6 +120,13 @@ void __wrap_coded_dot_avx2(const struct packed_args *a, const struct packed_scal
     see(SEEN_CODES);
     __real_coded_dot_avx2(a, s, x, ldx, m, y, ldy);
 }
+coded_fixed_fn __real_coded_fixed_avx2, __wrap_coded_fixed_avx2;
+void __wrap_coded_fixed_avx2(const struct packed_args *a, const struct packed_scales *s, const struct coded_fixed *x,
+                             int m, float *y, int64_t ldy)
+{
+    see(SEEN_INTEGERS);
+    __real_coded_fixed_avx2(a, s, x, m, y, ldy);
+}
 #endif
 
 static void see_slots(struct kernel_family *f, const struct kernel_family *real, kernel_fn *run)
@@ -175,10 +183,14 @@ static struct claim claim_of(enum op op, const char *family, const char *words)
     if (!strcmp(family, "onednn")) return (struct claim){1ULL << SEEN_ONEDNN, 0};
     assert_string_equal(family, "cpu");
     int level = level_of(words, strcspn(words, ":,"));
+    if (op == OP_CODED && behind(words, "codes in registers as integers"))
+        return (struct claim){1ULL << SEEN_INTEGERS, 0};
     if (op == OP_CODED && behind(words, ": few rows, codes in registers")) return (struct claim){1ULL << SEEN_CODES, 0};
     if (op == OP_CODED) { /* a panel's product is the ordinary one, packed or of few rows */
         unsigned long long panels = 1ULL << (SEEN_PACKED + level) | 1ULL << (SEEN_IN_PLACE + level);
-        return (struct claim){0, behind(words, "codes in registers") ? 1ULL << SEEN_CODES | panels : panels};
+        return (struct claim){0, behind(words, "codes in registers")
+                                     ? 1ULL << SEEN_CODES | 1ULL << SEEN_INTEGERS | panels
+                                     : panels};
     }
     const char *type = behind(words, "packed "); /* of the row's panels */
     if (!type) type = behind(words, "widened ");

@@ -2,11 +2,11 @@
 /* codes_product.c: CODED, the products of matrices in few bits, two ways.
  *
  * Few rows, as writing token by token has them: codes are read once, made numbers in registers and multiplied
- * (codes_product.h), so a token reads codes and nothing else. Columns are split among the members, 64 at a time, as in
- * gemm_few.c. Many rows: so many rows of codes as make a panel of PANEL numbers are unpacked by the whole team into
- * scratch, in x's type, and multiplied by the ordinary product (gemm.h), which has then the bits that it has with whole
- * weights. Where no function of codes_product.h fits this processor all is done so, and the way says it. Of experts
- * each has the way for its number of rows.
+ * (codes_product.h), so a token reads codes and nothing else: rows of bf16 by integers, of f32 by floats. Columns are
+ * split among the members, 256 at a time, as in gemm_few.c. Many rows: so many rows of codes as make a panel of PANEL
+ * numbers are unpacked by the whole team into scratch, in x's type, and multiplied by the ordinary product (gemm.h),
+ * which has then the bits that it has with whole weights. Where no function of codes_product.h fits this processor all
+ * is done so, and the way says it. Of experts each has the way for its number of rows.
  *
  * Rejected: packing codes into the product's own panels (a packer for each type of codes and each row of tile.h; what
  * is saved, writing and reading a panel once more, is a few hundredths of a prompt's time).
@@ -20,7 +20,7 @@
 #include "kernel/cpu/tile_rows.h"
 #include "kernel/formats.h"
 
-enum { PANEL = 1 << 20, BLOCK = 1024, COLS = 64 };
+enum { PANEL = 1 << 20, BLOCK = 1024, COLS = 256 };
 
 static bool accepted(const struct kernel_call *c)
 {
@@ -32,6 +32,8 @@ static bool in_registers(const struct kernel_call *c)
 {
     return coded_registers.dot && cpu_isa() >= coded_registers.needs && c->in[0].dtype != DT_F16;
 }
+
+static bool by_integers(const struct kernel_call *c) { return coded_registers.fix && c->in[0].dtype == DT_BF16; }
 
 /* Rows of codes in a panel: whole tiles, and one block of columns of the product's own, so that what it wants for a
  * panel is enough for the last one, which is shorter. */
@@ -90,6 +92,7 @@ struct few {
     const struct tile_ops *o;
     const float *x; /* [m, K], as they lie in the call if that is f32 */
     int64_t ldx, expert, first, m;
+    struct coded_fixed fixed; /* x NULL: by floats */
 };
 
 static void few_member(void *arg, int member, int n_members)
@@ -109,7 +112,8 @@ static void few_member(void *arg, int member, int n_members)
         for (int64_t r = 0, got; r < now; r += got) {
             got = coded_rows(c, w->expert * n + j + r, now - r, &a);
             if (j == lo && r == 0) packed_scales_init(&s, &a);
-            coded_registers.dot(&a, &s, w->x, w->ldx, (int)w->m, y + r, COLS);
+            if (w->fixed.x) coded_registers.fixed(&a, &s, &w->fixed, (int)w->m, y + r, COLS);
+            else coded_registers.dot(&a, &s, w->x, w->ldx, (int)w->m, y + r, COLS);
         }
         for (int64_t i = 0; i < now; i += nr) {
             struct gemm g = product(c, w->first, w->m, j + i, nr, NULL);
@@ -118,21 +122,45 @@ static void few_member(void *arg, int member, int n_members)
     }
 }
 
+/* Rows of bf16 as integers, in the call's scratch. false: a number is too large, or none. */
+static bool as_integers(const struct kernel_call *c, struct few *w)
+{
+    const struct view *x = &c->in[0];
+    const int64_t k = x->n[1];
+    struct coded_fixed *f = &w->fixed;
+    *f = (struct coded_fixed){.cols = coded_fixed_cols(k), .blocks = coded_fixed_cols(k) / CODED_FIXED_BLOCK};
+    int16_t *ints = c->scratch;
+    float *scale = (float *)(void *)(ints + w->m * f->cols);
+    for (int64_t i = 0; i < w->m; i++)
+        if (!coded_registers.fix(at_coded(&c->at)->packing, (const bf16 *)x->p + (w->first + i) * x->stride, k,
+                                 ints + i * f->cols, scale + i * f->blocks))
+            return false;
+    f->x = ints;
+    f->scale = scale;
+    return true;
+}
+
+static void as_floats(const struct kernel_call *c, struct few *w)
+{
+    const struct view *x = &c->in[0];
+    float *wide = c->scratch;
+    w->x = (const float *)x->p + w->first * x->stride;
+    w->ldx = x->stride;
+    if (x->dtype == DT_F32) return;
+    w->x = wide;
+    w->ldx = x->n[1];
+    for (int64_t i = 0; i < w->m; i++)
+        for (int64_t k = 0; k < x->n[1]; k++)
+            wide[i * x->n[1] + k] = bf16_to_f32(((const bf16 *)x->p)[(w->first + i) * x->stride + k]);
+}
+
 static void by_registers(const struct kernel_call *c, const struct tile_ops *o, int64_t expert, int64_t first,
                          int64_t m)
 {
-    const struct view *x = &c->in[0];
     struct few w = {.c = c, .o = o, .expert = expert, .first = first, .m = m};
-    const char *rows = (const char *)x->p + (size_t)(first * x->stride) * dtype_bytes(x->dtype);
-    w.x = (const float *)rows;
-    w.ldx = x->stride;
-    if (x->dtype != DT_F32) {
-        float *wide = c->scratch;
-        w.x = wide;
-        w.ldx = x->n[1];
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t k = 0; k < x->n[1]; k++)
-                wide[i * x->n[1] + k] = bf16_to_f32(((const bf16 *)rows)[i * x->stride + k]);
+    if (!by_integers(c) || !as_integers(c, &w)) {
+        w.fixed.x = NULL;
+        as_floats(c, &w);
     }
     team_run(c->team, few_member, &w);
 }
@@ -164,11 +192,13 @@ static void run(const struct kernel_call *c, const struct tile_ops *o)
                (size_t)y->n[1] * dtype_bytes(y->dtype));
 }
 
-/* Few rows as floats, or a panel and what its product wants: the larger, since of experts both may come. */
+/* Few rows as floats or integers, or a panel and what its product wants: the largest, since of experts all may come. */
 static size_t scratch(const struct kernel_call *c, const struct tile_ops *o, int n_threads)
 {
     const int64_t rows = c->in[0].n[0];
-    size_t wide = (size_t)((rows < CODED_FEW ? rows : CODED_FEW) * c->in[0].n[1]) * sizeof(float), panels = 0;
+    const int few = (int)(rows < CODED_FEW ? rows : CODED_FEW);
+    size_t wide = (size_t)(few * c->in[0].n[1]) * sizeof(float), panels = 0;
+    if (coded_fixed_bytes(few, c->in[0].n[1]) > wide) wide = coded_fixed_bytes(few, c->in[0].n[1]);
     if (!in_registers(c) || rows > CODED_FEW) {
         struct gemm g = product(c, 0, rows, 0, panel_rows(c, o), NULL);
         panels = panel_bytes(c, o) + gemm_scratch_most(o, &g, n_threads);
@@ -183,7 +213,7 @@ TILE_WAYS(FUNCTIONS)
 
 struct ways {
     const struct tile_ops *o;
-    struct kernel_slot few, many, experts, plain;
+    struct kernel_slot few, integers, many, experts, plain;
 };
 #define WAY(isa, words)                                                                                                \
     {                                                                                                                  \
@@ -191,6 +221,7 @@ struct ways {
     }
 #define ROW(isa, name, panels)                                                                                         \
     {&tile_ops_##isa, WAY(isa, CODED_ISA ": few rows, codes in registers"),                                            \
+     WAY(isa, CODED_ISA ": few rows, codes in registers as integers"),                                                 \
      WAY(isa, name ": codes unpacked by panels"),                                                                      \
      WAY(isa, name ": by expert, codes in registers (" CODED_ISA ") where it has few rows, else unpacked by panels"),  \
      WAY(isa, name ": codes unpacked by panels, also for few rows")},
@@ -205,5 +236,6 @@ const struct kernel_slot *coded_choose(const struct kernel_call *c)
     CHECK(w->o == o, "no products by %s", o->name);
     if (!in_registers(c)) return &w->plain;
     if (coded_experts(c)) return &w->experts;
-    return c->in[0].n[0] <= CODED_FEW ? &w->few : &w->many;
+    if (c->in[0].n[0] > CODED_FEW) return &w->many;
+    return by_integers(c) ? &w->integers : &w->few;
 }

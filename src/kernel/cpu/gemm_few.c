@@ -2,13 +2,14 @@
 /* gemm_few.c: products with few rows, as generation makes them token by token.
  *
  * Each weight is used once per row, so the memory that streams them sets the pace (2 bytes for 2 operations in
- * bf16). Columns are split among the members; a member computes 64 columns at a time into its stack and finishes
- * them (bias, acc, cast). No scratch, no barrier, no packing.
+ * bf16). Columns are split among the members; a member computes up to 256 columns at a time into its stack and finishes
+ * them (bias, acc, cast): the more, the farther apart lie the rows that `dot` walks at once (tile_dot256.h). No
+ * scratch, no barrier, no packing.
  */
 #include "base/err.h"
 #include "kernel/cpu/gemm.h"
 
-enum { COLS = 64 };
+enum { COLS = 64, COLS_MOST = 256 };
 
 bool gemm_is_few_rows(const struct tile_ops *o, const struct gemm *g)
 {
@@ -30,16 +31,17 @@ static void member_run(void *arg, int member, int n_members)
     team_split((g->n + nr - 1) / nr, member, n_members, &lo, &hi);
     lo *= nr;
     hi = hi * nr < g->n ? hi * nr : g->n;
-    for (int64_t j = lo; j < hi; j += COLS) {
+    const int64_t fit = TILE_DOT_ROWS * COLS / g->m / nr * nr, cols = fit < COLS_MOST ? fit : COLS_MOST;
+    for (int64_t j = lo; j < hi; j += cols) {
         float y[TILE_DOT_ROWS * COLS];
-        const int64_t now = hi - j < COLS ? hi - j : COLS;
-        w->o->dot(y, COLS, g->a.p, g->a.stride, tile_at(g->b, j, 0).p, g->b.stride, g->a.dtype, (int)g->m, now, g->k);
+        const int64_t now = hi - j < cols ? hi - j : cols;
+        w->o->dot(y, cols, g->a.p, g->a.stride, tile_at(g->b, j, 0).p, g->b.stride, g->a.dtype, (int)g->m, now, g->k);
         for (int64_t i = 0; i < now; i += nr) {
             struct tile_out to = g->out;
             to.c = (char *)to.c + (size_t)(j + i) * dtype_bytes(to.c_dtype);
             if (to.bias) to.bias = (const char *)to.bias + (size_t)(j + i) * dtype_bytes(to.bias_dtype);
             if (to.acc) to.acc = (const char *)to.acc + (size_t)(j + i) * dtype_bytes(to.acc_dtype);
-            w->o->finish(y + i, COLS, (int)g->m, (int)(now - i < nr ? now - i : nr), &to);
+            w->o->finish(y + i, cols, (int)g->m, (int)(now - i < nr ? now - i : nr), &to);
         }
     }
 }

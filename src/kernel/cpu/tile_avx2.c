@@ -2,9 +2,7 @@
 /* tile_avx2.c: f32 panels on AVX2: tiles of 6 x 16, twelve sums in sixteen registers, two loads of B and six
  * broadcasts for twelve multiply-adds. Packing and finishing are plain C, vectorised by the compiler.
  */
-#include <immintrin.h>
-
-#include "kernel/cpu/tile_plain.h"
+#include "kernel/cpu/tile_dot256.h"
 #include "kernel/cpu/tile_rows.h"
 
 enum { MR = 6, NR = 16 };
@@ -79,12 +77,19 @@ static void promote(float *sum, const float *part, const float *a, const float *
     plain_promote(sum, part, a, b, rows, first, NR);
 }
 
+static void dot(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w, int64_t ldw, enum dtype t, int m,
+                int64_t n, int64_t depth)
+{
+    if (t == DT_F32) dot256(y, ldy, x, ldx, w, ldw, DT_F32, m, n, depth);
+    else dot256(y, ldy, x, ldx, w, ldw, DT_BF16, m, n, depth);
+}
+
 /* clang-format off */
 const struct tile_ops tile_ops_avx2 = {
     .name = "avx2", .needs = ISA_AVX2, .panel = DT_F32,
     .mr = MR, .nr = NR, .group_a = 1, .group_b = 1, .step = 1,
     .mc = 72, .kc = 256, .nc = 1024, .dot_rows = 8,
-    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = plain_finish, .promote = promote, .dot = plain_dots,
+    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = plain_finish, .promote = promote, .dot = dot,
     .add_rows = plain_add_rows, .spin = spin,
     .begin = nothing, .end = nothing,
 };
