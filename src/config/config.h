@@ -63,6 +63,7 @@ struct config {
         struct conf_list ignore;  /* model.ignore: of struct config_key */
         int64_t bos, eos[HF_EOS]; /* not keys: token ids that it names; bos -1: none */
         int n_eos;
+        int64_t start;            /* of encoder and decoder: what the decoder reads first */
     } from;
     struct {
         const char *tokenizer;
