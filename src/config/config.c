@@ -43,6 +43,8 @@ static const struct conf_row source_rows[] = {
      .choices = CHAT_TRAIN_ON, .doc = "chat: what a loss is taken of: the assistant's answers with the end of their turns, everything, or the last answer"},
     {.path = "label", .type = CONF_STRING, .offset = offsetof(struct config_source, label), .otherwise = "null",
      .doc = "of a .jsonl, for a model that tells classes of texts (bert with model.classes): the member that is the class, a number from 0"},
+    {.path = "target", .type = CONF_STRING, .offset = offsetof(struct config_source, target), .otherwise = "null",
+     .doc = "of a .jsonl or a table, for a model of encoder and decoder (t5): the member or column that the decoder writes, where column (default input) is what the encoder reads"},
     {0},
 };
 /* clang-format on */
@@ -187,6 +189,7 @@ const struct conf_row config_rows[] = {
     REAL("data.spans.mean", data.spans.mean, "3.0", 1, 1e6, "in spans of so many tokens on average"),
     INT("data.spans.id", data.spans.id, "-1", -1, INT32_MAX, "the number of the first mark of a span, from which the others count down, for a tokenizer that has none (model.vocab has to be larger); -1: its tokens <extra_id_0> and following"),
     INT("data.spans.start", data.spans.start, "0", 0, INT32_MAX, "the token that the decoder reads first (model.from: as it says)"),
+    BOOL("data.cut_pairs", data.cut_pairs, "false", "of pairs of texts (data.train[].target): what does not fit its places is cut before its end of text; false: it is refused"),
     TEXT("data.begin", data.begin, "null", "the token before a text whose class is told; null: [CLS], where the tokenizer has it"),
     CHOICE("data.image.crop", data.image.crop, "random", VIEW_CROPS,
            "what of a picture is trained on: a box by chance, mirrored by chance, or the middle, of which validation always is"),
@@ -643,6 +646,14 @@ static void resolve_vision(struct config *c, const struct conf *f, int64_t n_voc
     if (!c->model.vocab) c->model.vocab = v->token >= n_vocab ? v->token + 1 : n_vocab;
 }
 
+bool config_sides(const struct config *c)
+{
+    const struct config_source *s = c->data.train.items;
+    for (int i = 0; i < c->data.train.n; i++)
+        if (s[i].target) return true;
+    return false;
+}
+
 /* How many tokens the encoder reads follows from the length of samples, and layers are halved where nobody says. */
 static int resolve_pairs(struct config *c, const struct conf *f, struct err *e)
 {
@@ -651,6 +662,14 @@ static int resolve_pairs(struct config *c, const struct conf *f, struct err *e)
     int64_t seq = c->model.seq_len;
     if (!c->from.dir && !is_said(f, "model.encoder_layers")) c->model.encoder_layers = c->model.layers / 2;
     if (c->from.dir && !is_said(f, "data.spans.start")) c->data.spans.start = c->from.start;
+    c->model.pads = config_sides(c);
+    if (c->model.pads && !c->model.encoder_len) c->model.encoder_len = seq / 2;
+    if (c->model.pads && (c->model.encoder_len < 2 || c->model.encoder_len > seq - 2))
+        return conf_error(f, e, "model.encoder_len",
+                          "%lld of model.seq_len = %lld places leave a text of a token and its end no room; choose "
+                          "%lld",
+                          (long long)c->model.encoder_len, (long long)seq, (long long)(seq / 2));
+    if (c->model.pads) return OK;
     if (!span_counts_of(&own, rate, mean, seq, 0))
         return conf_error(f, e, "model.seq_len", "%lld places hold no text with a span taken out; choose 6 or more",
                           (long long)seq);
@@ -693,8 +712,7 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
         return conf_error(f, e, "run.sample_every", "a model that sees pictures writes no text; leave it out");
     const char *silent = "bert reads both ways and writes no text";
     bool writes = !model_both_ways(&c->model) || model_pairs(&c->model);
-    if (!writes && c->run.sample_every)
-        return conf_error(f, e, "run.sample_every", "%s; leave it out", silent);
+    if (!writes && c->run.sample_every) return conf_error(f, e, "run.sample_every", "%s; leave it out", silent);
     if (c->run.samples.n && !writes)
         return conf_error(f, e, "run.samples", "%s; leave it out",
                           model_sees(&c->model) ? "a model that sees pictures writes no text" : silent);
