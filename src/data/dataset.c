@@ -33,7 +33,8 @@ struct stream {
     struct tokenfile file;
     struct cuts cuts;           /* of pictures only n and n_inputs */
     struct tokenfile rejected;  /* of pairs: file has the chosen answers */
-    struct tokenfile written;   /* of two sides: file has what is read */
+    struct tokenfile written;   /* of two sides: file has what is read, */
+    int64_t n_read;             /* so many tokens of all samples */
     struct image_index *images; /* NULL: texts */
     int32_t *labels;            /* of its documents; NULL: they have none */
     char *image;                /* which members of a shard's sample are its pictures; NULL: all that are images */
@@ -223,18 +224,19 @@ static int open_written(struct stream *s, const struct dataset_source *source, c
                         struct tokenize_input *how, const struct dataset_options *o, struct err *e)
 {
     char *file = NULL;
-    int64_t targets;
+    int64_t filled[2];
     how->column = source->target;
     int code = tokenize_cached(o->tokenizer, source->path, how, o->cache_dir, o->give_up, &file, e);
     if (!code) code = tokenfile_open(&s->written, file, e);
     xfree(file);
     if (code) return code;
     s->written.made_from = xstrdup(path);
-    code = sides_check(&s->file, &s->written, &o->sides, o->seq_len, path, &targets, e);
+    code = sides_check(&s->file, &s->written, &o->sides, o->seq_len, path, filled, e);
     s->cuts = (struct cuts){.file = &s->file,
                             .rule = {.kind = PACK_PADDED, .seq = o->seq_len},
                             .n = s->file.n_documents,
-                            .n_inputs = targets};
+                            .n_inputs = filled[1]};
+    s->n_read = filled[0];
     return code;
 }
 
@@ -1157,7 +1159,7 @@ double dataset_padding(const struct dataset *d, int source)
     const struct cuts *c = &d->streams[source].cuts;
     if (d->sees) return 0;
     double places = (double)((c->n + d->group - 1) / d->group * d->group) * (double)c->rule.seq;
-    return 1 - (double)c->n_inputs / places;
+    return 1 - (double)(c->n_inputs + d->streams[source].n_read) / places;
 }
 
 void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds)

@@ -51,12 +51,12 @@ static int too_long(const struct tokenfile *f, int64_t i, const char *path, cons
 }
 
 int sides_check(const struct tokenfile *read, const struct tokenfile *written, const struct sides_rule *rule,
-                int64_t seq, const char *path, int64_t *targets, struct err *e)
+                int64_t seq, const char *path, int64_t filled[2], struct err *e)
 {
     int64_t n = read->n_documents < written->n_documents ? read->n_documents : written->n_documents;
     int64_t begin[2] = {0, 0}, end[2], places[2] = {rule->encoder, seq - rule->encoder};
     int code = OK;
-    *targets = 0;
+    filled[0] = filled[1] = 0;
     for (int64_t i = 0; i < n && !code; i++) {
         code = same_record(read, written, i, path, e);
         for (int side = 0; side < 2 && !code; side++) {
@@ -68,7 +68,7 @@ int sides_check(const struct tokenfile *read, const struct tokenfile *written, c
             if (length > places[side] && !rule->cut)
                 code = too_long(f, i, path, side ? "written" : "read", length, places[side],
                                 side ? "a longer model.seq_len" : "a larger model.encoder_len", e);
-            if (side) *targets += length < places[1] ? length : places[1];
+            filled[side] += length < places[side] ? length : places[side];
         }
     }
     if (!code && read->n_documents != written->n_documents)

@@ -25,11 +25,11 @@ struct sides_rule {
     bool cut;
 };
 
-/* Of two files with their documents' ends. path: the source's name, for errors. *targets: tokens that are written in
- * all. seq: places of a sample.
+/* Of two files with their documents' ends. path: the source's name, for errors. filled: tokens of all samples that are
+ * read, and that are written. seq: places of a sample.
  *   fails   ERR_REQUEST: documents of different records, or one that does not fit; names the record */
 int sides_check(const struct tokenfile *read, const struct tokenfile *written, const struct sides_rule *rule,
-                int64_t seq, const char *path, int64_t *targets, struct err *e);
+                int64_t seq, const char *path, int64_t filled[2], struct err *e);
 /* Pair i into a sample's places [seq] of each. Returns how many targets there are, or an error's code, below 0. */
 int64_t sides_fill(const struct tokenfile *read, const struct tokenfile *written, const struct sides_rule *rule,
                    int64_t i, int64_t seq, int32_t *ids, int32_t *targets, int32_t *positions, struct err *e);

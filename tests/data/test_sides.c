@@ -4,6 +4,8 @@
  * side that does not fit, or is not there; with the key it is cut. */
 #include "data_test.h"
 
+#include <math.h>
+
 #include "data/dataset.h"
 
 enum { SEQ = 20, ENCODER = 12, GLOBAL = 4, EOS = 256, START = 7, RECORDS = 9 };
@@ -76,6 +78,8 @@ static void test_samples(void **state)
     int seen[RECORDS] = {0}, evaluated[RECORDS] = {0};
     assert_ok(open_pairs(&d, path, "de", false, dir, &e), &e);
     assert_int_equal(dataset_n_samples(d), 7);
+    assert_int_equal(dataset_eval_tokens(d), 16 + 7);
+    assert_true(fabs(dataset_padding(d, 0) - (1 - (30.0 + 16 + 14) / (7 * SEQ))) < 1e-12);
     batch_init(&b, GLOBAL, SEQ);
     batch_init(&half, GLOBAL / 2, SEQ);
     for (int64_t step = 0; step < 7; step++) { /* four epochs */

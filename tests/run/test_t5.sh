@@ -77,8 +77,12 @@ grep -q 'July 14, 1789 =  -> ' log || fail "what it writes is not told: $(tail -
 paste <(losses p1) <(losses p3) | awk '{ d = $2 - $4; if (d < 0) d = -d; if (d > 1e-3) bad = 1 } END { exit bad || NR != 12 }' ||
     fail "two ranks: $(paste <(losses p1) <(losses p3))"
 echo '{"a": "abcdefghijklmnopqrstuvwxyz", "b": "x"}' >long.jsonl
-expect "what is read has 27 tokens with its end, and there is room for 26" "${pairs[@]}" run.dir=x "data.train=[{path: long.jsonl, target: b, column: a}]"
+expect "what is read has 27 tokens with its end, and there is room for 22" "${pairs[@]}" run.dir=x "data.train=[{path: long.jsonl, target: b, column: a}]"
 expect "record 1" "${pairs[@]}" run.dir=x model.encoder_len=12
 "$tutti" data inspect "$root/examples/dates_t5.yaml" data.cache_dir=cache >seen 2>log || fail "samples are not shown: $(tail -3 log)"
 grep -q "1[5-9][0-9][0-9]-\|20[0-9][0-9]-" seen || fail "a target is not shown: $(head -20 seen)"
+echo '{"input": "read", "target": "said"}' >io.jsonl
+"$tutti" data inspect "$root/examples/dates_t5.yaml" data.cache_dir=cache "data.train=[{path: io.jsonl, target: target}]" batch.global=1 batch.micro=1 >seen 2>log ||
+    fail "input and target: $(tail -3 log)"
+grep -q "^read<.*⟦said<" seen || fail "input and target: $(cat seen)"
 passed
