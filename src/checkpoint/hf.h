@@ -32,6 +32,7 @@ struct hf_model {
     double init_std;
     int64_t bos, eos[HF_EOS]; /* token ids; bos -1: none */
     int n_eos;
+    int64_t start; /* of encoder and decoder: what the decoder reads first */
 };
 struct hf_model hf_model_default(
     enum hf_family f); /* what a file that says nothing means: numbers it has to say are 0 */

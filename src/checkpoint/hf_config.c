@@ -100,6 +100,18 @@ static int read_id(const struct json *v, int64_t *id, const char *what, const ch
     return err_set(e, ERR_REQUEST, "%s: %s: wanted the number of a token, got %.17g", what, key, json_real(v, 0));
 }
 
+/* Of encoder and decoder: theirs begins with padding where nothing is said, which is 0 where that is not said either.
+ */
+static int read_start(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    const char *key = is_given(config, "decoder_start_token_id") ? "decoder_start_token_id" : "pad_token_id";
+    int rc = is_given(config, key) ? read_id(json_get(config, key), &m->start, what, key, e) : OK;
+    if (rc == OK && (m->start < 0 || m->start >= m->model.vocab))
+        rc = err_set(e, ERR_REQUEST, "%s: %s: %lld is not among vocab_size %lld tokens", what, key, (long long)m->start,
+                     (long long)m->model.vocab);
+    return rc;
+}
+
 static int read_token_ids(struct hf_model *m, const struct json *config, const char *what, struct err *e)
 {
     const struct json *bos = json_get(config, "bos_token_id"), *eos = json_get(config, "eos_token_id");
@@ -112,6 +124,7 @@ static int read_token_ids(struct hf_model *m, const struct json *config, const c
         rc = read_id(several ? json_at(eos, i) : eos, &m->eos[m->n_eos], what, "eos_token_id", e);
         m->n_eos += rc == OK && m->eos[m->n_eos] >= 0;
     }
+    if (rc == OK && m->family == HF_T5) rc = read_start(m, config, what, e);
     return rc;
 }
 
@@ -566,7 +579,10 @@ static void put_decoder_layers(struct json_out *o, const struct hf_put *p)
     json_put_int(o, p->key, c->layers - c->encoder_layers);
 }
 
-static void put_start(struct json_out *o, const struct hf_put *p) { json_put_int(o, p->key, 0); }
+static void put_start(struct json_out *o, const struct hf_put *p)
+{
+    json_put_int(o, p->key, ((const struct hf_model *)p->of)->start);
+}
 
 static void put_method(struct json_out *o, const struct hf_put *p)
 {
@@ -694,8 +710,8 @@ void hf_config_put_as(struct json_out *o, const char *key, const struct hf_model
     hf_own_add(&puts, m);
     if (m->family == HF_T5) {
         hf_puts_add(&puts, (struct hf_put){41, "num_decoder_layers", put_decoder_layers, &theirs, NULL});
-        hf_puts_add(&puts, (struct hf_put){1000, "decoder_start_token_id", put_start, &theirs, NULL});
-        hf_puts_add(&puts, (struct hf_put){1001, "pad_token_id", put_start, &theirs, NULL});
+        hf_puts_add(&puts, (struct hf_put){1000, "decoder_start_token_id", put_start, m, NULL});
+        hf_puts_add(&puts, (struct hf_put){1001, "pad_token_id", put_start, m, NULL});
     }
     if (m->family == HF_MAMBA2) hf_puts_add(&puts, (struct hf_put){51, "expand", put_expand, &theirs, NULL});
     if (model_scans(&m->model) && (m->model.ssm.step_least > 0 || m->model.ssm.step_most > 0))

@@ -143,7 +143,8 @@ static int write_configs(const char *dir, const struct hf_export *x, struct err 
     hf_config_put(&o, NULL, x->model, x->dtype);
     str_putc(&text, '\n');
     int rc = write_text(dir, "config.json", &text, e);
-    if (rc || model_both_ways(&x->model->model)) { /* nothing is generated */
+    bool pairs = model_pairs(&x->model->model);
+    if (rc || (model_both_ways(&x->model->model) && !pairs)) { /* nothing is generated */
         str_free(&text);
         return rc;
     }
@@ -156,6 +157,8 @@ static int write_configs(const char *dir, const struct hf_export *x, struct err 
         for (int i = 0; i < x->model->n_eos; i++) json_put_int(&o, NULL, x->model->eos[i]);
         json_end_array(&o);
     }
+    if (pairs) json_put_int(&o, "decoder_start_token_id", x->model->start);
+    if (pairs) json_put_int(&o, "pad_token_id", x->model->start);
     json_end_object(&o);
     str_putc(&text, '\n');
     if (rc == OK) rc = write_text(dir, "generation_config.json", &text, e);

@@ -60,8 +60,8 @@ static const struct key keys[] = {
     {"dense_act_fn", T, HARMLESS, NULL, 0},
     {"initializer_factor", T, HARMLESS, NULL, 0},
     {"classifier_dropout", T, HARMLESS, NULL, 0},
-    {"decoder_start_token_id", T, ZERO, NULL, 0}, /* what is written, too; data.spans.start says what is trained */
-    {"n_positions", T, HARMLESS, NULL, 0},        /* nothing reads it */
+    {"decoder_start_token_id", T, READ, NULL, 0},
+    {"n_positions", T, HARMLESS, NULL, 0}, /* nothing reads it */
     {"output_past", T, HARMLESS, NULL, 0},
     {"scale_decoder_outputs", T, HARMLESS, NULL, 0}, /* newer files: what tie_word_embeddings says */
 

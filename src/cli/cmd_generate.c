@@ -86,7 +86,8 @@ static const struct cli_table table = {
     .usage = "CHECKPOINT --prompt TEXT [options]",
     .about = "Continues TEXT with the model of CHECKPOINT: a tutti checkpoint, a run directory, or a Hugging Face "
              "directory.\n"
-             "The text goes to stdout as it comes.\n",
+             "The text goes to stdout as it comes. An encoder (t5) reads TEXT, and what its decoder writes goes to "
+             "stdout.\n",
     CLI_OPTIONS(options),
     CLI_WORDS(words),
 };
@@ -268,7 +269,7 @@ static int generate_beams(const struct request *q, struct model_at_work *m, stru
     struct beam_options o = beam_options_of(q);
     int32_t start = tokenizer_start(m->tokenizer, decoding_model(m->decoding)->vocab);
     int rc = tokenizer_encode(m->tokenizer, q->text, strlen(q->text), &ids, e);
-    if (!rc && !ids.n && start >= 0) tokens_push(&ids, start);
+    if (!rc && !ids.n && start >= 0 && !decoding_reads(m->decoding)) tokens_push(&ids, start);
     if (!rc) rc = beam_text(m->decoding, m->tokenizer, ids.ids, ids.n, &o, &x, e);
     struct generate_result r = {.prompt_tokens = ids.n,
                                 .tokens = x.tokens,
@@ -277,7 +278,7 @@ static int generate_beams(const struct request *q, struct model_at_work *m, stru
                                 .stopped = x.stopped};
     if (!rc && q->json) print_json(q, q->text, &x.text, &r, &x);
     if (!rc && !q->json) {
-        fputs(q->text, stdout);
+        if (!decoding_reads(m->decoding)) fputs(q->text, stdout);
         (void)emit(NULL, str_text(&x.text), x.text.n);
         fputc('\n', stdout);
     }
@@ -347,7 +348,7 @@ static int generate_one(const struct request *q, struct model_at_work *m, struct
     if (rc) return rc;
     if (q->image) rc = see_picture(q, g, decoding_model(m->decoding), e);
     if (!rc && q->draft) rc = speculate(q, m, g, &draft, e);
-    if (!rc && !q->json) fputs(q->text, stdout);
+    if (!rc && !q->json && !decoding_reads(m->decoding)) fputs(q->text, stdout);
     if (!rc) {
         rc = generate(g, m->tokenizer, q->text, q->max_tokens, &q->spec, emit, q->json ? &text : NULL, &r, e);
         if (!q->json) fputc('\n', stdout);

@@ -31,6 +31,7 @@ static const struct rule {
     {"data.train.path", SAID}, /* what is behind paths and columns is compared: compare_data */
     {"data.train.column", SAID},
     {"data.train.chat", SAID},
+    {"data.train.target", SAID},
     {"data.train.train_on", SAID},
     {"data.tokenizer", SAID},
     {"data.order", REFUSED},
@@ -46,6 +47,7 @@ static const struct rule {
     {"data.fim", REFUSED},
     {"data.mlm", REFUSED},
     {"data.spans", REFUSED},
+    {"data.cut_pairs", REFUSED},
     {"data.begin", REFUSED},
     {"data.cache_dir", SILENT},
     {"data.workers", SILENT}, /* any number prepares the same batches */

@@ -20,9 +20,10 @@
 struct config_source {
     const char *path, *column;
     struct conf_points weight;
-    const char *chat;  /* NULL: it is texts */
-    int train_on;      /* enum chat_train_on */
-    const char *label; /* NULL: it has none */
+    const char *chat;   /* NULL: it is texts */
+    int train_on;       /* enum chat_train_on */
+    const char *label;  /* NULL: it has none */
+    const char *target; /* NULL: its records are one text */
 };
 struct config_key {
     const char *name;
@@ -63,13 +64,14 @@ struct config {
         struct conf_list ignore;  /* model.ignore: of struct config_key */
         int64_t bos, eos[HF_EOS]; /* not keys: token ids that it names; bos -1: none */
         int n_eos;
+        int64_t start; /* of encoder and decoder: what the decoder reads first */
     } from;
     struct {
         const char *tokenizer;
         struct conf_list train, valid;
         int order;
         int64_t seed;
-        bool reset_positions, mask_boundaries, skip_bad;
+        bool reset_positions, mask_boundaries, skip_bad, cut_pairs;
         int pack; /* enum pack_kind */
         int64_t window, parts, group;
         int weights; /* enum config_weights */
@@ -292,7 +294,8 @@ bool config_cp_area(const struct config *c);
 bool config_packs(const struct config *c);
 /* How attention goes over cp: par's context_inner and context_gather. */
 void config_context(const struct config *c, struct par *par);
-int config_ranks(const struct config *c); /* of all axes */
+bool config_sides(const struct config *c); /* what is trained on is pairs of texts */
+int config_ranks(const struct config *c);  /* of all axes */
 /* Whether it learns from pairs of answers: dpo, and reward models. */
 static inline bool config_prefers(const struct config *c)
 {

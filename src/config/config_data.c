@@ -176,15 +176,42 @@ static int check_encoder(struct config *c, const struct conf *f, struct err *e)
                                                &c->model.document_mask, e);
 }
 
-/* Samples of encoder and decoder are made of joined texts. */
+/* Sources of pairs of texts: all are, or none. */
+static int check_sides(const struct config *c, const struct conf *f, struct err *e)
+{
+    const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
+    bool pairs = model_pairs(&c->model), sides = config_sides(c);
+    if (c->data.cut_pairs && !sides)
+        return conf_error(f, e, "data.cut_pairs", "no source is pairs of texts (data.train[].target); leave it out");
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; i < lists[l]->n; i++) {
+            const struct config_source *s = (const struct config_source *)lists[l]->items + i;
+            if (s->target && !pairs)
+                return conf_error(f, e, l ? "data.valid" : "data.train",
+                                  "target is of a model of encoder and decoder (model.family: t5); leave it out");
+            if (pairs && !s->target != !sides)
+                return conf_error(f, e, l ? "data.valid" : "data.train",
+                                  "%s is %s, and %s; give all sources a target, or none", s->path,
+                                  s->target ? "pairs of texts" : "one text a record",
+                                  s->target ? "data.train has texts" : "other sources are pairs of texts");
+        }
+    return OK;
+}
+
+/* Samples of encoder and decoder are made of joined texts, or of pairs of texts. */
 static int check_pairs(const struct config *c, const struct conf *f, struct err *e)
 {
     static const char *const spans[] = {"data.spans.rate", "data.spans.mean", "data.spans.id", "data.spans.start"};
     const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
     bool pairs = model_pairs(&c->model);
+    bool sides = config_sides(c);
     for (int i = 0; i < 4 && !pairs; i++)
         if (is_changed((struct config *)c, f, spans[i]))
             return conf_error(f, e, spans[i], "is of a model of encoder and decoder (model.family: t5); leave it out");
+    for (int i = 0; i < 3 && sides; i++)
+        if (is_changed((struct config *)c, f, spans[i]))
+            return conf_error(f, e, spans[i], "no spans are taken out of pairs of texts (target); leave it out");
+    if (check_sides(c, f, e)) return e->code;
     if (!pairs) return OK;
     const int64_t said[] = {c->data.spans.id, c->data.spans.start};
     for (int i = 0; i < 2; i++)
@@ -194,12 +221,16 @@ static int check_pairs(const struct config *c, const struct conf *f, struct err 
                               (long long)said[i], (long long)c->model.vocab);
     if (c->data.pack != PACK_JOINED)
         return conf_error(f, e, "data.pack",
-                          "spans are taken out of joined documents, for padding is nothing to read; leave it out");
+                          sides ? "a sample is one pair of texts; leave it out"
+                                : "spans are taken out of joined documents, for padding is nothing to read; leave it "
+                                  "out");
     if (c->data.fim.rate > 0)
         return conf_error(f, e, "data.fim.rate",
                           "is of models that write on; t5 writes what was taken out; leave it out");
     if (c->data.parts > 1)
-        return conf_error(f, e, "data.parts", "spans are taken out of samples of one part; leave it out");
+        return conf_error(f, e, "data.parts",
+                          sides ? "a sample is one pair of texts; leave it out"
+                                : "spans are taken out of samples of one part; leave it out");
     for (int l = 0; l < 2; l++)
         for (int i = 0; i < lists[l]->n; i++) {
             const struct config_source *s = (const struct config_source *)lists[l]->items + i;

@@ -11,12 +11,19 @@
 #include "config/config_lines.h"
 
 /* What is read by path may lie elsewhere on each host; the ranks compare what they read. Weights are read nowhere. */
-static const char *const free_keys[] = {"model.from",      "data.tokenizer",
-                                        "data.train.path", "data.train.column",
-                                        "data.train.chat", "data.train.label",
-                                        "data.valid",      "data.cache_dir",
-                                        "run.threads",     "data.remote.cache_dir",
-                                        "run.kernels",     NULL};
+static const char *const free_keys[] = {"model.from",
+                                        "data.tokenizer",
+                                        "data.train.path",
+                                        "data.train.column",
+                                        "data.train.chat",
+                                        "data.train.label",
+                                        "data.train.target",
+                                        "data.valid",
+                                        "data.cache_dir",
+                                        "run.threads",
+                                        "data.remote.cache_dir",
+                                        "run.kernels",
+                                        NULL};
 
 static bool is_free(const char *key)
 {

@@ -33,6 +33,8 @@ struct stream {
     struct tokenfile file;
     struct cuts cuts;           /* of pictures only n and n_inputs */
     struct tokenfile rejected;  /* of pairs: file has the chosen answers */
+    struct tokenfile written;   /* of two sides: file has what is read, */
+    int64_t n_read;             /* so many tokens of all samples */
     struct image_index *images; /* NULL: texts */
     int32_t *labels;            /* of its documents; NULL: they have none */
     char *image;                /* which members of a shard's sample are its pictures; NULL: all that are images */
@@ -52,6 +54,7 @@ struct dataset {
     struct fim fim;
     struct mlm mlm;
     struct spans spans; /* of no seq: none are taken out */
+    struct sides_rule sides;
     int64_t classes;
     int32_t begin; /* comes before a text of a class; -1: nothing does */
     struct image_rule images;
@@ -217,6 +220,27 @@ static int open_rejected(struct stream *s, const struct dataset_source *source, 
     return code;
 }
 
+/* The other text of every record. A sample is a record, so nothing is cut. */
+static int open_written(struct stream *s, const struct dataset_source *source, const char *path,
+                        struct tokenize_input *how, const struct dataset_options *o, struct err *e)
+{
+    char *file = NULL;
+    int64_t filled[2];
+    how->column = source->target;
+    int code = tokenize_cached(o->tokenizer, source->path, how, o->cache_dir, o->give_up, &file, e);
+    if (!code) code = tokenfile_open(&s->written, file, e);
+    xfree(file);
+    if (code) return code;
+    s->written.made_from = xstrdup(path);
+    code = sides_check(&s->file, &s->written, &o->sides, o->seq_len, path, filled, e);
+    s->cuts = (struct cuts){.file = &s->file,
+                            .rule = {.kind = PACK_PADDED, .seq = o->seq_len},
+                            .n = s->file.n_documents,
+                            .n_inputs = filled[1]};
+    s->n_read = filled[0];
+    return code;
+}
+
 /* How its records are written, and its pictures with them. */
 static void text_rules(struct tokenize_input *how, const struct dataset_source *source, const struct dataset_options *o)
 {
@@ -258,6 +282,11 @@ static int open_stream(struct dataset *d, struct stream *s, const struct dataset
         return err_set(e, ERR_REQUEST, "%s: is a token file, which has no classes of its texts; name the .jsonl file",
                        path);
     }
+    if ((file || megatron) && source->target) {
+        xfree(file);
+        xfree(megatron);
+        return err_set(e, ERR_REQUEST, "%s: is a token file, which has no pairs of texts; name the .jsonl file", path);
+    }
     if ((file || megatron) && o->pictures.patches) {
         xfree(file);
         xfree(megatron);
@@ -270,6 +299,7 @@ static int open_stream(struct dataset *d, struct stream *s, const struct dataset
                        "%s: is a token file, made already: chat and train_on are for tutti data tokenize", path);
     }
     struct tokenize_input how = {.column = source->column, .remote = o->remote, .skip_bad = source->skip_bad};
+    if (o->sides.encoder && !how.column) how.column = "input";
     text_rules(&how, source, o);
     if (megatron) code = megatron_cached(o->tokenizer, megatron, o->cache_dir, o->give_up, &file, e);
     else if (!file) code = tokenize_cached(o->tokenizer, source->path, &how, o->cache_dir, o->give_up, &file, e);
@@ -279,7 +309,7 @@ static int open_stream(struct dataset *d, struct stream *s, const struct dataset
     xfree(file);
     xfree(megatron);
     if (!code) code = check_tokenizer(&s->file, o->tokenizer, path, e);
-    if (!code) code = cut_stream(s, path, o, e);
+    if (!code) code = o->sides.encoder ? open_written(s, source, path, &how, o, e) : cut_stream(s, path, o, e);
     if (!code && o->pictures.patches) code = check_whole(s, path, o, e);
     if (!code && o->pairs) code = open_rejected(s, source, path, &how, o, e);
     if (code || !o->classes) return code;
@@ -408,6 +438,13 @@ static int check_options(const struct dataset_options *o, struct err *e)
                                               : "%s: records of preferences are written by a template; name one (chat)",
                            o->sources[i].path);
     for (int i = 0; i < o->n_sources; i++)
+        if (!o->sources[i].target != !o->sides.encoder)
+            return err_set(e, ERR_REQUEST,
+                           o->sides.encoder ? "%s: is one text, and other sources are pairs of texts; name the member "
+                                              "that is written (target)"
+                                            : "%s: has a target, and this model has no encoder; leave it out",
+                           o->sources[i].path);
+    for (int i = 0; i < o->n_sources; i++)
         if (!o->sources[i].label != !o->classes)
             return err_set(e, ERR_REQUEST,
                            o->classes
@@ -451,7 +488,7 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         .seq_len = o->seq_len,
         .parts = o->parts ? o->parts : 1,
         .group = o->group ? o->group : 1,
-        .joined = o->pack == PACK_JOINED && !o->images.view.size,
+        .joined = o->pack == PACK_JOINED && !o->images.view.size && !o->sides.encoder,
         .seed = o->seed,
         .eos = o->tokenizer ? tokenizer_eos(o->tokenizer) : -1,
         .images = o->images,
@@ -467,6 +504,7 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         .pairs = o->pairs,
         .scores = o->scores,
         .end_unread = o->end_unread,
+        .sides = o->sides,
     };
     if (!d->sees) code = fim_init(&d->fim, &o->fim, o->tokenizer, o->seed, e);
     if (!d->sees && !code) code = mlm_init(&d->mlm, &o->mlm, o->tokenizer, e);
@@ -476,7 +514,7 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
     d->streams = xcalloc((size_t)d->mix.n + 1, sizeof *d->streams);
     for (int i = 0; i < d->mix.n && !code; i++, d->n++) {
         const struct mix_source *about = &d->mix.about[i];
-        d->streams[i].file.file.fd = d->streams[i].rejected.file.fd = -1;
+        d->streams[i].file.file.fd = d->streams[i].rejected.file.fd = d->streams[i].written.file.fd = -1;
         if (d->sees) code = open_images(&d->streams[i], &d->mix.sources[i], about, o, e);
         else if (about->leaf || (o->pictures.patches && energon_is(d->mix.sources[i].path)))
             code = open_folder(&d->streams[i], &d->mix.sources[i], about, o, e);
@@ -526,6 +564,7 @@ void dataset_close(struct dataset *d)
         cuts_close(&d->streams[i].cuts);
         tokenfile_close(&d->streams[i].file);
         if (d->pairs) tokenfile_close(&d->streams[i].rejected);
+        if (d->sides.encoder) tokenfile_close(&d->streams[i].written);
     }
     if (d->remote) remote_say(d->remote);
     remote_free(d->remote);
@@ -713,6 +752,23 @@ static int fill_pair(const struct dataset *d, int source, int64_t document, bool
     return fill_side(d, rejected ? &s->rejected : &s->file, document, b, to, r, e);
 }
 
+/* Both texts of record i. */
+static int fill_sides(const struct dataset *d, int source, int64_t i, struct batch *b, int64_t row, struct err *e)
+{
+    const struct stream *s = &d->streams[source];
+    int64_t at = row * b->seq_len, read = 0;
+    int64_t n = sides_fill(&s->file, &s->written, &d->sides, i, b->seq_len, b->tokens + at, b->targets + at,
+                           b->positions + at, e);
+    if (n < 0) return (int)n;
+    for (int64_t k = 0; k < b->seq_len; k++) {
+        b->documents[at + k] = b->segments[at + k] = 0;
+        read += k < d->sides.encoder && b->positions[at + k] >= 0;
+    }
+    b->n_trained += n;
+    b->n_padded += b->seq_len - read - n;
+    return OK;
+}
+
 /* What is left of a row: places each a document of its own, so that attention has one pair for it. */
 static void pad_row(const struct dataset *d, struct batch *b, const struct place *p)
 {
@@ -802,6 +858,12 @@ static int fill_sample(const struct dataset *d, int64_t k, struct batch *b, int6
 {
     struct place to = {.row = row};
     int code = OK;
+    if (d->sides.encoder) {
+        int source;
+        int64_t epoch, record;
+        dataset_where(d, k, &source, &epoch, &record);
+        return fill_sides(d, source, record, b, row, e);
+    }
     no_pictures(d, b, row);
     if (d->pairs) {
         int source;
@@ -919,6 +981,7 @@ static int eval_row(const struct dataset *d, const int64_t of_all, struct batch 
     int64_t k = of_all;
     while (k >= eval_samples_of(d, source)) k -= eval_samples_of(d, source++);
     if (d->sees) return fill_image(d, source, k, k, b, row, e);
+    if (d->sides.encoder) return fill_sides(d, source, k, b, row, e);
     struct place to = {.row = row};
     no_pictures(d, b, row);
     if (!d->joined) {
@@ -1025,6 +1088,7 @@ uint64_t dataset_fingerprint(const struct dataset *d)
         hash64_add(&h, about, sizeof about);
         if (s->labels) hash64_add(&h, s->labels, to_size(f->n_documents) * sizeof *s->labels);
         if (d->pairs) hash64_add(&h, &s->rejected.table[TABLE_TOKENS].sums_sum, sizeof(uint64_t));
+        if (d->sides.encoder) hash64_add(&h, &s->written.table[TABLE_TOKENS].sums_sum, sizeof(uint64_t));
         if (d->pairs) hash64_add(&h, &s->rejected.table[TABLE_MASK].sums_sum, sizeof(uint64_t));
         if (tokenfile_masked(f)) hash64_add(&h, &f->table[TABLE_MASK].sums_sum, sizeof(uint64_t));
         if (!d->joined) hash64_add(&h, packed, sizeof packed);
@@ -1077,6 +1141,14 @@ int dataset_pieces(const struct dataset *d, int64_t k, struct cuts_pieces *out, 
     dataset_where(d, k, &source, &epoch, &sample);
     if (sample < 0 || d->sees) return OK;
     const struct stream *s = &d->streams[source];
+    if (d->sides.encoder) { /* what is read of it */
+        int64_t begin, end;
+        int failed = tokenfile_document(&s->file, sample, &begin, &end, e);
+        if (failed) return failed;
+        *out = (struct cuts_pieces){xmalloc(sizeof *out->p), 1};
+        out->p[0] = (struct cuts_piece){sample, begin, end - begin};
+        return OK;
+    }
     int code = cuts_pieces(&s->cuts, sample, shuffle_of(d, source, epoch, &shuffle), out, e);
     if (!code && d->joined) code = split_joined(&s->file, out, e);
     if (!code) return OK;
@@ -1100,7 +1172,7 @@ double dataset_padding(const struct dataset *d, int source)
     const struct cuts *c = &d->streams[source].cuts;
     if (d->sees) return 0;
     double places = (double)((c->n + d->group - 1) / d->group * d->group) * (double)c->rule.seq;
-    return 1 - (double)c->n_inputs / places;
+    return 1 - (double)(c->n_inputs + d->streams[source].n_read) / places;
 }
 
 void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds)

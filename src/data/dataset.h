@@ -18,6 +18,8 @@
  * - 1 of it, which stand in an order drawn from (seed, k). In a sample of joined documents each part begins a document;
  * packed ones stand one behind the other, and all padding is at the end.
  *
+ * Of two texts a record, one read and one written (sides), a sample of the order is a record (sides.h).
+ *
  * Of preferences (pairs) a source is read twice, for the chosen and for the rejected answers, document for document; a
  * sample of the order is a pair, which is two sequences of a batch, the chosen one first, each one whole document.
  *
@@ -42,6 +44,7 @@
 #include "data/fim.h"
 #include "data/image_fill.h"
 #include "data/mlm.h"
+#include "data/sides.h"
 #include "data/taken_spans.h"
 #include "data/text_pictures.h"
 #include "remote/remote.h"
@@ -62,20 +65,22 @@ struct dataset_source {
     const struct dataset_point *points; /* where there are some, instead of weight: by rising step; before the first its
                                            weight holds, too */
     int n_points;
-    bool skip_bad;     /* bad records are listed and skipped; else they are errors (source.h) */
-    const char *chat;  /* template of conversations (chat.h); NULL: texts */
-    int train_on;      /* enum chat_train_on */
-    const char *label; /* the member of its records that is their class; NULL: they have none */
+    bool skip_bad;      /* bad records are listed and skipped; else they are errors (source.h) */
+    const char *chat;   /* template of conversations (chat.h); NULL: texts */
+    int train_on;       /* enum chat_train_on */
+    const char *label;  /* the member of its records that is their class; NULL: they have none */
+    const char *target; /* of pairs of texts: the member that is written, where column is what is read; else NULL */
 };
 
 struct dataset_options {
     const struct dataset_source *sources;
     int n_sources;
     const struct tokenizer *tokenizer; /* borrowed during open only */
-    struct fim_rule fim;    /* of training samples; with a rate > 0 the tokenizer is borrowed until closing */
-    struct span_rule spans; /* with a rate > 0 samples are what taken_spans.h makes of joined documents of one part */
-    struct mlm_rule mlm;    /* with a rate > 0 targets are hidden tokens of a sample (mlm.h), not the next ones */
-    bool pairs;             /* sources are records of preferences (chat.h), with a template each; padded, of one part */
+    struct fim_rule fim;     /* of training samples; with a rate > 0 the tokenizer is borrowed until closing */
+    struct span_rule spans;  /* with a rate > 0 samples are what taken_spans.h makes of joined documents of one part */
+    struct sides_rule sides; /* with an encoder: every source is pairs of texts (sides.h), a sample is one of them */
+    struct mlm_rule mlm;     /* with a rate > 0 targets are hidden tokens of a sample (mlm.h), not the next ones */
+    bool pairs;        /* sources are records of preferences (chat.h), with a template each; padded, of one part */
     bool scores;       /* with pairs: of each the last token alone is a target, column 0 (a reward model's): the end
                           of text where that is the answer's own, else the token before it; */
     bool end_unread;   /* or that in any case */

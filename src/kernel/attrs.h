@@ -69,6 +69,7 @@ enum op {
     OP_PICK, /* of encoder and decoder, whose tokens are one sample */
     OP_DISTANCES,
     OP_ATTENTION_BIASED,
+    OP_ATTENTION_CACHED_BIASED,
     OP_ADAPTED_SQUARES, /* of matrices that are a direction and lengths */
     OP_MAGNITUDES,
     OP_ENTER, /* collectives from here to CONTEXT */
@@ -307,14 +308,21 @@ struct insert_attrs {
 /* ---- encoder and decoder (Raffel et al. 2020, "Exploring the Limits of Transfer Learning": T5) ----
  *   PICK              x_T i32                                      y_N i32, index_N i32   (no backward)
  *   DISTANCES         w_BH                                         d_HR f32
- *   ATTENTION_BIASED  q_N,HA  k_M,HA  v_M,HA [, d_HR f32]          o_N,HA, lse_NH f32
+ *   ATTENTION_BIASED  q_N,HA  k_M,HA  v_M,HA [, d_HR f32 or none [, place_M i32]]   o_N,HA, lse_NH f32
+ *   ATTENTION_CACHED_BIASED  q_T,HA  k_T,HA and v_T,HA or none of both, runs_SX i32, cache_k_C,HA, cache_v_C,HA
+ *                     [, w_BH]                                     o_T,HA   (no backward)
  * PICK: places [first, first + n) of each of batch sequences of seq tokens; index says which token of T a row was.
  * DISTANCES: row h has what head h adds to a score, by distance: column r is that of keys r - (q_seq - 1) places behind
  *   the query, R = q_seq + k_seq - 1, read off one of B buckets of distances (kernel/buckets.h). So a bias of every
  *   pair is held as one number a distance.
  * ATTENTION_BIASED: scores are q.k, not scaled, plus the bias by distance where there is one; the k_seq keys of a
  *   sequence need not be as many as its q_seq queries, nor be of the same rows (causal: they are). lse is in nats.
- *   Dropout counts pairs by sequence, head of the model, query, key; a sequence of the step has `sample` tokens. */
+ *   A key whose place is negative is not there: nobody sees it, and it has no gradient (padding). A query that sees no
+ *   key has o = 0, lse = inf. Dropout counts pairs by sequence, head of the model, query, key; a sequence of the step
+ *   has `sample` tokens.
+ * ATTENTION_CACHED_BIASED: as ATTENTION_CACHED, scores as here: new tokens of several sequences against what is cached
+ *   of each, causal, with the bias of w's buckets, of keys before. Without k and v nothing is stored, and the tokens
+ *   of a run see all of the `past` keys that it has, whatever the tokens' own places. */
 struct pick_attrs {
     int64_t batch, seq, first, n;
 };
@@ -328,6 +336,10 @@ struct attention_biased_attrs {
     int heads, head_dim, head_first, heads_all; /* some of the model's heads */
     bool causal;
     struct dropout_attrs dropout;
+};
+struct attention_cached_biased_attrs {
+    int heads, head_dim;
+    int64_t most; /* as distances_attrs; not read without w */
 };
 
 /* ---- a direction and lengths (Liu et al. 2024, "DoRA: Weight-Decomposed Low-Rank Adaptation", equation 5) ----
@@ -660,6 +672,7 @@ struct grouped_scaled_attrs {
     X(PICK, pick)                                                                                                      \
     X(DISTANCES, distances)                                                                                            \
     X(ATTENTION_BIASED, attention_biased)                                                                              \
+    X(ATTENTION_CACHED_BIASED, attention_cached_biased)                                                                \
     X(ADAPTED, adapted)
 
 #define ATTRS_KIND(kind, name) ATTRS_##kind,

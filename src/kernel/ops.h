@@ -48,9 +48,9 @@ infer_fn infer_coded;
 cost_fn flops_coded;
 rule_fn rule_coded;
 /* Of encoder and decoder: ops_biased.c. */
-infer_fn infer_pick, infer_distances, infer_attention_biased;
-cost_fn flops_attention_biased;
-rule_fn rule_pick, rule_distances, rule_attention_biased;
+infer_fn infer_pick, infer_distances, infer_attention_biased, infer_attention_cached_biased;
+cost_fn flops_attention_biased, flops_attention_cached_biased;
+rule_fn rule_pick, rule_distances, rule_attention_biased, rule_attention_cached_biased;
 /* Of matrices that are a direction and lengths: ops_adapted.c. */
 infer_fn infer_adapted_squares, infer_magnitudes;
 cost_fn flops_adapted_squares, flops_magnitudes;

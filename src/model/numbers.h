@@ -4,8 +4,8 @@
  * import and export follow.
  *
  * Invariants
- *   1. A field of struct model_config (but family, adapter, by_token, scores) is a row of numbers.def, and its config
- * key is its path: model.moe.top_k.
+ *   1. A field of struct model_config (but family, adapter, by_token, scores, pads) is a row of numbers.def, and its
+ * config key is its path: model.moe.top_k.
  *   2. 0 (false, the first word) means that the model has none of it where the row's need is not met.
  *   3. A file of Hugging Face names a number by at most one key per family.
  * Floor 1: base, layout. Order: Local.
@@ -113,6 +113,8 @@ struct model_config {
     bool by_token; /* the loss of each token is told and weighed by itself, and has the same bits when the text is
                       written */
     bool scores;   /* a reward model: a number for a text, read at its last token, instead of what comes next */
+    bool pads; /* what the encoder reads may end before its places do: a token whose position is negative is not there
+                  (t5) */
 #define NUMBER(type, group, name, ...) NUMBER_##type name;
 #define GROUP(name) struct name##_config {
 #define END(name)                                                                                                      \

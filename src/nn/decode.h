@@ -5,6 +5,8 @@
  * (kernel/cache_runs.h), and SLOT_WANTED, i32 [wanted], the rows whose logits go, in fp32, to SLOT_LOGITS
  * [wanted, vocabulary]. Keys and values of layer l lie at slot_cache(n_params, l) and one later, [rows, key heads *
  * head size] in the compute dtype.
+ * Of encoder and decoder (t5) a step is the decoder's, and SLOT_READS, as SLOT_RUNS, says where the keys and values of
+ * what the encoder made lie, in the same caches: of a run RUN_PAST of them, in pages of their own.
  * Floors as model.h. Order: Same(mesh).
  */
 #ifndef TUTTI_NN_DECODE_H
@@ -13,7 +15,7 @@
 #include "nn/model.h"
 
 /* Slots that training uses for what decoding has not. */
-enum { SLOT_RUNS = SLOT_DOCS, SLOT_WANTED = SLOT_INDEX };
+enum { SLOT_RUNS = SLOT_DOCS, SLOT_WANTED = SLOT_INDEX, SLOT_READS = SLOT_SEGMENTS };
 
 struct decode_shape {
     enum dtype dtype;
@@ -34,6 +36,11 @@ void model_record_decode(struct tape *t, const struct model_config *c, const str
  * which a step takes at SLOT_PIXELS, and at SLOT_PATCHES, i32 [tokens], which of them each token is, or -1. */
 void model_record_pictures(struct tape *t, const struct model_config *c, const struct param_table *p,
                            const struct par *par, enum dtype dtype);
+
+/* What the encoder makes of one text of n tokens at SLOT_TOKENS: keys and values of each of the decoder's layers l, at
+ * slot_cache(n_params, l) and one later, [n, heads * head size] in dtype. Of a model of encoder and decoder. */
+void model_record_reading(struct tape *t, const struct model_config *c, const struct param_table *p,
+                          const struct par *par, enum dtype dtype, int64_t n);
 
 /* Columns of a layer's keys on a rank of tp, and of its values: those of its heads. */
 int64_t model_cache_cols(const struct model_config *c, const struct par *par);

@@ -17,6 +17,7 @@ struct pair_streams {
     tid encoder_bias, decoder_bias; /* by head and distance */
     tid decoder_ND, decoder_index;  /* its embedded tokens, and which of the step's they are */
     tid memory_MD;                  /* what the encoder made, inside of the region that tp splits */
+    tid place_M;                    /* of what the encoder reads: negative where nothing is; TID_NONE: all is there */
 };
 
 struct layer_ctx {
@@ -33,7 +34,7 @@ struct layer_ctx {
     int stat_slot;                     /* where the loss recorded now adds its sums, */
     float loss_times;                  /* and what its gradient is multiplied by; 0: it is not */
     tid near_rope_PA;                  /* the angles of local layers; TID_NONE: as the others */
-    tid runs_SX;                       /* decoding: whose rows are whose (kernel/cache_runs.h) */
+    tid runs_SX, reads_SX;             /* decoding: whose rows are whose (kernel/cache_runs.h); what of it was read */
     const struct decode_shape *decode; /* NULL: not decoding */
     const char *prefix;                /* of the names of parameters: "vision." in the tower (vision.c), else "" */
     tid index_T; /* which token each row of the stream is, for dropout; TID_NONE: rows are tokens in order */
@@ -185,6 +186,8 @@ double vision_cost(const struct model_config *c);
 int vision_check(const struct model_config *c, struct err *e);
 /* t5.c: from the encoder's stream to the decoder's, before the decoder's first layer. */
 tid pairs_between(struct layer_ctx *x, tid h_TD);
+/* The whole encoder over one text, and what the decoder's layers take of it, to their slots (decode.h). */
+void pairs_read(struct layer_ctx *x, tid ids_T);
 /* Of a layer, per token of a sample, as model_costs counts. */
 double pairs_layer_cost(const struct model_config *c, int64_t seq, int layer);
 /* Attention between q, k and v of this rank's heads, through the caches when decoding; scale 0: 1 / sqrt(head_dim). */

@@ -684,10 +684,11 @@ static uint64_t again_in(const struct layer_ctx *x, int i)
 /* Layers of a stage, each in its own segment where they are computed again. */
 static tid record_layers(struct layer_ctx *x, const struct family *f, tid h_TD, int first, int end)
 {
+    if (model_pairs(x->c) && x->s->mode == MODEL_DECODE) first = to_int(x->c->encoder_layers); /* it was read */
     for (int l = first; l < end; l++) {
         uint64_t again = again_in(x, l - first);
         x->t->layer = l;
-        if (model_pairs(x->c) && l == x->c->encoder_layers) h_TD = pairs_between(x, h_TD);
+        if (model_pairs(x->c) && x->s->mode != MODEL_DECODE && l == x->c->encoder_layers) h_TD = pairs_between(x, h_TD);
         if (again) tape_recompute_begin(x->t, again);
         h_TD = f->block(x, h_TD, l);
         if (again) tape_segment_end(x->t);
@@ -753,7 +754,7 @@ static void record_model(struct tape *t, const struct model_config *c, const str
 {
     const struct family *f = families[c->family];
     const struct model_stage whole = {0, c->layers, true, true}, *g = s->stage ? s->stage : &whole;
-    CHECK(s->mode != MODEL_DECODE || !model_both_ways(c), "%s writes nothing", f->name);
+    CHECK(s->mode != MODEL_DECODE || !model_both_ways(c) || model_pairs(c), "%s writes nothing", f->name);
     CHECK((s->mode == MODEL_DECODE) == (d != NULL), "decoding is recorded by model_record_decode");
     bool decode = s->mode == MODEL_DECODE; /* no loss of a whole sequence: its cache is on this rank */
     int64_t tokens = s->batch * (decode ? s->seq : context_rows(s->seq, par->size[AXIS_CP], par->rank[AXIS_CP], 1));
@@ -793,6 +794,9 @@ static void record_model(struct tape *t, const struct model_config *c, const str
     x.runs_SX = decode
                     ? tape_input(t, "runs", SLOT_RUNS, DT_I32, 2, (int64_t[]){d->sequences, RUN_PAGES + d->most}, type)
                     : TID_NONE;
+    x.reads_SX = decode && model_pairs(c) ? tape_input(t, "reads", SLOT_READS, DT_I32, 2,
+                                                       (int64_t[]){d->sequences, RUN_PAGES + d->most}, type)
+                                          : TID_NONE;
     if (f->uses_rope) record_angles(&x);
     tid h_TD = g->embeds ? f->embed(&x, in) : stream_arrives(&x, type);
     h_TD = record_layers(&x, f, h_TD, g->first, g->end);
@@ -836,6 +840,26 @@ void model_record_pictures(struct tape *t, const struct model_config *c, const s
     tid rows_RD = vision_rows(&x, record_pixels(&x)); /* may be another's memory */
     if (!t->err.code) rows_RD = tape_record(t, OP_COPY, &none, 1, &rows_RD, dtype, "pictures");
     if (!t->err.code) tape_bind(t, rows_RD, SLOT_LOGITS);
+}
+
+void model_record_reading(struct tape *t, const struct model_config *c, const struct param_table *p,
+                          const struct par *par, enum dtype dtype, int64_t n)
+{
+    struct decode_shape d = {.dtype = dtype, .tokens = n};
+    struct model_shape shape = {.mode = MODEL_DECODE, .dtype = dtype, .batch = 1, .seq = n};
+    struct layer_ctx x = {.t = t,
+                          .c = c,
+                          .params = p,
+                          .par = par,
+                          .s = &shape,
+                          .tokens = n,
+                          .decode = &d,
+                          .prefix = "",
+                          .near_rope_PA = TID_NONE};
+    x.param_tid = arena_alloc(t->arena, sizeof *x.param_tid * (size_t)p->n);
+    for (int i = 0; i < p->n; i++) x.param_tid[i] = TID_NONE;
+    x.pos_T = x.doc_T = x.index_T = x.target_T = x.factor_T = x.runs_SX = x.reads_SX = TID_NONE;
+    pairs_read(&x, tape_input(t, "tokens", SLOT_TOKENS, DT_I32, 1, &n, type_tokens(SPMD_S0)));
 }
 
 bool model_stage_uses(const struct model_config *c, const struct model_stage *s, const struct param *p)

@@ -17,6 +17,9 @@
  * embedded together with what the encoder does, for the table of tokens is then read in one place and by the head, as
  * in other models; between the two stacks the stream changes from the one's rows to the other's.
  *
+ * Writing, the encoder runs once over what is read (pairs_read), and what each of the decoder's layers takes of it is
+ * kept as keys and values; a step is the decoder's new tokens, against their own and against those.
+ *
  * Rejected: one stream of both texts' rows through all layers under a mask (each layer would compute rows that its
  * stack has no use for); a second field of the batch for the encoder's tokens (everything that carries a batch would
  * learn that samples have two lengths). */
@@ -25,7 +28,8 @@
 
 #include "nn/layers.h"
 
-static int64_t encoder_rows(const struct model_config *c) { return c->encoder_len; }
+static bool writes(const struct layer_ctx *x) { return x->s->mode == MODEL_DECODE; }
+static int64_t encoder_rows(const struct layer_ctx *x) { return writes(x) ? x->s->seq : x->c->encoder_len; }
 static int64_t decoder_rows(const struct model_config *c, const struct model_shape *s)
 {
     return s->seq - c->encoder_len;
@@ -153,9 +157,10 @@ static tid distances(struct layer_ctx *x, const char *name, int64_t rows, bool b
 static tid embed(struct layer_ctx *x, tid ids_T)
 {
     const struct model_config *c = x->c;
-    int64_t E = encoder_rows(c), N = decoder_rows(c, x->s);
     struct pair_streams *p = &x->pair;
     const struct model_stage *g = x->s->stage;
+    if (writes(x)) return embed_tokens(x, ids_T);
+    int64_t E = encoder_rows(x), N = decoder_rows(c, x->s);
     CHECK(x->par->size[AXIS_CP] == 1 && (!g || (g->first == 0 && g->end == c->layers)),
           "a part of the samples' tokens, or of the layers");
     p->encoder_bias = distances(x, "embed.encoder_bias", E, true);
@@ -165,6 +170,7 @@ static tid embed(struct layer_ctx *x, tid ids_T)
     x->tokens = x->s->batch * N;
     p->decoder_index = x->index_T;
     p->decoder_ND = dropped(x, embed_tokens(x, ids_N), "embed.decoder", 0);
+    p->place_M = c->pads ? picked(x, x->pos_T, 0, E, "encoder.places", NULL) : TID_NONE;
     ids_T = picked(x, ids_T, 0, E, "encoder", &x->index_T);
     x->tokens = x->s->batch * E;
     return dropped(x, embed_tokens(x, ids_T), "embed.encoder", 0);
@@ -172,12 +178,17 @@ static tid embed(struct layer_ctx *x, tid ids_T)
 
 /* From the encoder's stream to the decoder's. Keys and values of every layer are made of one tensor, whose gradient is
  * then summed over ranks once. */
+static tid memory_of(struct layer_ctx *x, tid h_TD)
+{
+    tid w_D = layer_param(x, 1, "encoder_norm.weight");
+    h_TD = op_norm(x->t, h_TD, w_D, norm_of(x->c), "encoder_norm");
+    return region_enter(x, dropped(x, h_TD, "encoder", 0));
+}
+
 tid pairs_between(struct layer_ctx *x, tid h_TD)
 {
     struct pair_streams *p = &x->pair;
-    tid w_D = layer_param(x, 1, "encoder_norm.weight");
-    h_TD = op_norm(x->t, h_TD, w_D, norm_of(x->c), "encoder_norm");
-    p->memory_MD = region_enter(x, dropped(x, h_TD, "encoder", 0));
+    p->memory_MD = memory_of(x, h_TD);
     x->tokens = x->s->batch * decoder_rows(x->c, x->s);
     x->index_T = p->decoder_index;
     return p->decoder_ND;
@@ -194,12 +205,32 @@ static tid norm(struct layer_ctx *x, tid h_TD, int layer, const char *which)
     return op_norm(x->t, h_TD, weight(x, 1, layer, which), norm_of(x->c), which);
 }
 
-static tid attend(struct layer_ctx *x, tid q, tid k, tid v, tid bias, struct attention_biased_attrs a, const char *name)
+/* place: of the keys, where some may not be there. */
+static tid attend(struct layer_ctx *x, tid q, tid k, tid v, tid bias, tid place, struct attention_biased_attrs a,
+                  const char *name)
 {
-    tid in[3] = {q, k, v};
-    for (int i = 0; i < 3; i++) in[i] = on_cp(x, in[i], SPMD_R, name);
-    tid o = op_attention_biased(x->t, in[0], in[1], in[2], bias, a, name);
+    tid in[4] = {q, k, v, place};
+    for (int i = 0; i < 4; i++) in[i] = in[i] >= 0 ? on_cp(x, in[i], SPMD_R, name) : TID_NONE;
+    tid o = op_attention_biased(x->t, in[0], in[1], in[2], bias, in[3], a, name);
     return on_cp(x, o, SPMD_S0, name);
+}
+
+/* Writing: new tokens of the decoder against keys and values in pages, those of kv stored first; kv NULL: of what was
+ * read. */
+static tid attend_cached(struct layer_ctx *x, tid q, const tid *kv, int layer, const char *name)
+{
+    const struct model_config *c = x->c;
+    struct heads h = heads_here(c, x->par);
+    struct attention_cached_biased_attrs a = {to_int(h.q.hi - h.q.lo), to_int(c->head_dim), c->distance};
+    int64_t n[2] = {x->s->cache_rows, (int64_t)a.heads * a.head_dim};
+    int slot = slot_cache(x->params->n, layer);
+    if (x->t->err.code) return TID_NONE;
+    struct spmd_type type = tape_tensor(x->t, q)->type; /* a cache lies where its keys and values lie */
+    const tid none[2] = {TID_NONE, TID_NONE},
+              cache[2] = {tape_input(x->t, "cache_k", slot, x->s->dtype, 2, n, type),
+                          tape_input(x->t, "cache_v", slot + 1, x->s->dtype, 2, n, type)};
+    tid table = kv ? layer_param(x, 1, "embed.decoder_bias") : TID_NONE;
+    return op_attention_cached_biased(x->t, q, kv ? kv : none, kv ? x->runs_SX : x->reads_SX, cache, table, a, name);
 }
 
 static struct attention_biased_attrs attrs_of(const struct layer_ctx *x, int64_t q, int64_t k, const char *what,
@@ -223,15 +254,16 @@ static tid self_attention(struct layer_ctx *x, tid h_TD, int layer)
 {
     const struct model_config *c = x->c;
     bool encoder = is_encoder(c, layer);
-    int64_t n = encoder ? encoder_rows(c) : decoder_rows(c, x->s);
+    int64_t n = encoder ? encoder_rows(x) : decoder_rows(c, x->s);
     struct attention_biased_attrs a = attrs_of(x, n, n, "attention", layer);
     a.causal = !encoder;
     int64_t HA = (int64_t)a.heads * a.head_dim;
     h_TD = region_enter(x, norm(x, h_TD, layer, "norm1"));
     tid qkv = layer_linear(x, h_TD, weight(x, 3, layer, "attn.q"), TID_NONE, false, "qkv");
-    tid q = tape_cols(x->t, qkv, 0, HA), k = tape_cols(x->t, qkv, HA, HA), v = tape_cols(x->t, qkv, 2 * HA, HA);
-    tid bias = encoder ? x->pair.encoder_bias : x->pair.decoder_bias;
-    tid o = attend(x, q, k, v, bias, a, "attention");
+    tid q = tape_cols(x->t, qkv, 0, HA), kv[2] = {tape_cols(x->t, qkv, HA, HA), tape_cols(x->t, qkv, 2 * HA, HA)};
+    tid bias = encoder ? x->pair.encoder_bias : x->pair.decoder_bias, place = encoder ? x->pair.place_M : TID_NONE;
+    tid o = !encoder && writes(x) ? attend_cached(x, q, kv, layer, "attention")
+                                  : attend(x, q, kv[0], kv[1], bias, place, a, "attention");
     return region_leave(x, layer_linear(x, o, weight(x, 1, layer, "attn.o"), TID_NONE, false, "attn.o"));
 }
 
@@ -239,12 +271,18 @@ static tid self_attention(struct layer_ctx *x, tid h_TD, int layer)
 static tid cross_attention(struct layer_ctx *x, tid h_TD, int layer)
 {
     const struct model_config *c = x->c;
-    struct attention_biased_attrs a = attrs_of(x, decoder_rows(c, x->s), encoder_rows(c), "cross", layer);
+    struct attention_biased_attrs a = attrs_of(x, decoder_rows(c, x->s), encoder_rows(x), "cross", layer);
     int64_t HA = (int64_t)a.heads * a.head_dim;
     h_TD = region_enter(x, norm(x, h_TD, layer, "norm_cross"));
     tid q = layer_linear(x, h_TD, weight(x, 1, layer, "cross.q"), TID_NONE, false, "cross.q");
-    tid kv = layer_linear(x, x->pair.memory_MD, weight(x, 2, layer, "cross.k"), TID_NONE, false, "cross.kv");
-    tid o = attend(x, q, tape_cols(x->t, kv, 0, HA), tape_cols(x->t, kv, HA, HA), TID_NONE, a, "cross");
+    tid o;
+    if (writes(x)) {
+        o = attend_cached(x, q, NULL, layer, "cross");
+    } else {
+        tid kv = layer_linear(x, x->pair.memory_MD, weight(x, 2, layer, "cross.k"), TID_NONE, false, "cross.kv");
+        tid k = tape_cols(x->t, kv, 0, HA), v = tape_cols(x->t, kv, HA, HA);
+        o = attend(x, q, k, v, TID_NONE, x->pair.place_M, a, "cross");
+    }
     return region_leave(x, layer_linear(x, o, weight(x, 1, layer, "cross.o"), TID_NONE, false, "cross.o"));
 }
 
@@ -268,6 +306,24 @@ static tid block(struct layer_ctx *x, tid h_TD, int layer)
     h_TD = added(x, h_TD, self_attention(x, h_TD, layer), "attn.o", layer);
     if (!is_encoder(x->c, layer)) h_TD = added(x, h_TD, cross_attention(x, h_TD, layer), "cross.o", layer);
     return added(x, h_TD, mlp(x, h_TD, layer), "mlp.down", layer);
+}
+
+/* One product for keys and one for values, since each goes to memory of its own. */
+void pairs_read(struct layer_ctx *x, tid ids_T)
+{
+    const struct model_config *c = x->c;
+    x->pair.place_M = TID_NONE;
+    x->pair.encoder_bias = distances(x, "embed.encoder_bias", encoder_rows(x), true);
+    tid h_TD = embed_tokens(x, ids_T);
+    for (int l = 0; l < c->encoder_layers; l++) h_TD = block(x, h_TD, l);
+    tid memory_MD = memory_of(x, h_TD);
+    for (int l = to_int(c->encoder_layers); l < c->layers && !x->t->err.code; l++) {
+        int slot = slot_cache(x->params->n, l);
+        tid k = layer_linear(x, memory_MD, weight(x, 1, l, "cross.k"), TID_NONE, false, "cross.k");
+        tid v = layer_linear(x, memory_MD, weight(x, 1, l, "cross.v"), TID_NONE, false, "cross.v");
+        tape_bind(x->t, k, slot);
+        tape_bind(x->t, v, slot + 1);
+    }
 }
 
 static tid last_norm(struct layer_ctx *x, tid h_TD)

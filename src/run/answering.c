@@ -11,6 +11,8 @@
 struct answer {
     int64_t id, n_ids, n_prompt, told; /* tokens: all, given, of the prompt told already */
     int32_t *ids;
+    int32_t *read; /* of encoder and decoder: the prompt, and ids begins with the decoder's first token */
+    int64_t n_read;
     struct answer_spec s;
     char *stop[ANSWER_STOPS];
     size_t stop_n[ANSWER_STOPS];
@@ -67,6 +69,7 @@ static void answer_free(struct answering *a, struct answer *x)
     str_free(&x->held);
     for (int i = 0; i < x->s.n_stop; i++) xfree(x->stop[i]);
     xfree(x->ids);
+    xfree(x->read);
     xfree(x);
 }
 
@@ -90,14 +93,19 @@ int64_t answering_waiting(const struct answering *a) { return a->waiting; }
 static int check(const struct answering *a, const struct answer_spec *s, struct err *e)
 {
     int64_t vocab = decoding_model(a->d)->vocab, room = decoding_room(a->d);
+    bool reads = decoding_reads(a->d); /* the text's end behind it, too */
     int rc = sample_check(&s->sample, e);
     if (!rc) rc = sample_before_check(&s->before, e);
     if (rc) return rc;
     if (s->n < 1) return err_set(e, ERR_REQUEST, "the prompt is empty: give at least one token");
-    if (s->n > room)
+    if (s->n > room - reads)
         return err_set(e, ERR_REQUEST,
                        "the prompt is %lld tokens long, and there is room for %lld positions; shorten it",
-                       (long long)s->n, (long long)room);
+                       (long long)s->n, (long long)(room - reads));
+    if (reads && s->tell_prompt)
+        return err_set(e, ERR_REQUEST,
+                       "log-probabilities of a prompt, or the prompt itself: an encoder reads it (t5), and only what "
+                       "it is answered with is told");
     if (s->tell_from < 0 || s->tell_from >= s->n)
         return err_set(e, ERR_REQUEST, "the prompt has %lld tokens, and they are told from %lld on", (long long)s->n,
                        (long long)s->tell_from);
@@ -116,6 +124,15 @@ static int check(const struct answering *a, const struct answer_spec *s, struct 
     return OK;
 }
 
+/* The prompt is what the encoder reads; what is fed, and not told, is what every decoder begins with. */
+static void read_instead(struct answer *x)
+{
+    x->n_read = x->s.n;
+    x->read = xmalloc(to_size(x->n_read) * sizeof *x->read);
+    memcpy(x->read, x->s.ids, to_size(x->n_read) * sizeof *x->read);
+    x->n_ids = x->n_prompt = x->told = 1;
+}
+
 int answering_add(struct answering *a, const struct answer_spec *s, int64_t *id, struct err *e)
 {
     *id = 0;
@@ -123,9 +140,11 @@ int answering_add(struct answering *a, const struct answer_spec *s, int64_t *id,
     if (rc) return rc;
     struct answer *x = xcalloc(1, sizeof *x);
     *x = (struct answer){.id = ++a->ids, .n_ids = s->n, .n_prompt = s->n, .s = *s, .sequence = -1};
-    int64_t most = decoding_room(a->d) - s->n, more = s->max_tokens < most ? s->max_tokens : most;
-    x->ids = xcalloc(to_size(s->n + more + 1), sizeof *x->ids);
-    memcpy(x->ids, s->ids, to_size(s->n) * sizeof *x->ids);
+    if (decoding_reads(a->d)) read_instead(x);
+    int64_t most = decoding_room(a->d) - x->n_ids, more = s->max_tokens < most ? s->max_tokens : most;
+    x->ids = xcalloc(to_size(x->n_ids + more + 1), sizeof *x->ids);
+    if (x->read) x->ids[0] = decoding_start(a->d);
+    else memcpy(x->ids, s->ids, to_size(s->n) * sizeof *x->ids);
     for (int i = 0; i < s->n_stop; i++) {
         x->stop[i] = xstrdup(s->stop[i]);
         x->stop_n[i] = strlen(s->stop[i]);
@@ -173,7 +192,7 @@ void answering_cancel(struct answering *a, int64_t id)
 
 static void finish(struct answering *a, struct answer *x, enum answer_end why, const struct err *e)
 {
-    struct answer_counts c = {x->n_prompt, x->reused, x->n_ids - x->n_prompt};
+    struct answer_counts c = {x->read ? x->n_read : x->n_prompt, x->reused, x->n_ids - x->n_prompt};
     struct str rest = {0};
     (void)a;
     if (why != ANSWER_STOP) str_add(&rest, str_text(&x->held), x->held.n);
@@ -288,27 +307,42 @@ static int64_t owed(const struct answering *a)
 /* Whether logits of the prompt's tokens are wanted. */
 static bool scores(const struct answer *x) { return x->s.tell_prompt && x->s.top >= 0; }
 
+/* What an encoder reads goes to pages of its own, at once. What is wrong with it fails its answer alone. */
+static int begin_reading(struct answering *a, struct answer *x, struct err *e)
+{
+    struct err own = {0};
+    int rc = decoding_read(a->d, x->sequence, a->t, x->read, x->n_read, &own);
+    if (!rc) return OK;
+    if (rc != ERR_REQUEST) return *e = own, rc;
+    finish(a, x, ANSWER_FAILED, &own);
+    return OK;
+}
+
 /* In their order, so that a long prompt is not overtaken for ever. */
-static void begin(struct answering *a)
+static int begin(struct answering *a, struct err *e)
 {
     for (struct answer *x = a->first; x; x = x->next) {
         if (x->sequence >= 0 || x->gone) continue;
         const struct answer *after = x->s.after ? answer_of(a, x->s.after) : NULL;
         if (after && !after->prompt_fed && !after->gone) continue;
         int s = decoding_open(a->d);
-        if (s < 0) return;
+        if (s < 0) return OK;
         int64_t debt = owed(a);
         x->reused = decoding_reuse(a->d, s, x->ids, scores(x) ? x->s.tell_from : x->n_prompt);
         int64_t needs = decoding_pages_for(a->d, longest(a, x)) - decoding_pages_for(a->d, x->reused);
+        if (x->read) needs += decoding_pages_for(a->d, x->n_read + 1);
         if (decoding_pages_left(a->d) - debt < needs) {
             x->reused = 0;
             decoding_close(a->d, s);
-            return;
+            return OK;
         }
         x->sequence = s;
         a->writing++;
         a->waiting--;
+        int rc = x->read ? begin_reading(a, x, e) : OK;
+        if (rc) return rc;
     }
+    return OK;
 }
 
 /* The rows of this step: one of each answer that is being written, then prompts. */
@@ -318,7 +352,7 @@ static int lay_out(struct answering *a)
     int n = 0;
     for (int prompts = 0; prompts < 2; prompts++)
         for (struct answer *x = a->first; x && left > 0; x = x->next) {
-            if (x->sequence < 0 || x->prompt_fed == (prompts == 1)) continue;
+            if (x->sequence < 0 || x->gone || x->prompt_fed == (prompts == 1)) continue;
             int64_t fed = decoding_fed(a->d, x->sequence), rows = x->n_ids - fed;
             if (rows > left) rows = left;
             int64_t wanted = fed + rows == x->n_ids;
@@ -352,10 +386,12 @@ static void went_on(struct answering *a, struct answer *x, const struct decoding
 int answering_step(struct answering *a, struct err *e)
 {
     const float *logits;
-    begin(a);
-    int n = lay_out(a);
-    if (!n) return OK;
-    int rc = decoding_step(a->d, a->part, n, &logits, e);
+    int rc = begin(a, e), n = rc ? 0 : lay_out(a);
+    if (!n) {
+        sweep(a);
+        return rc;
+    }
+    rc = decoding_step(a->d, a->part, n, &logits, e);
     if (rc) return rc;
     for (int i = 0; i < n; i++) {
         went_on(a, a->of_part[i], &a->part[i], logits);

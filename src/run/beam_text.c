@@ -27,7 +27,7 @@ static void text_of(const struct search *s, const int32_t *ids, int64_t n, bool 
 {
     struct decoder dec = {.t = s->t};
     struct str nobody = {0};
-    decoder_pass(&dec, s->prompt, s->n);
+    if (!decoding_reads(s->d)) decoder_pass(&dec, s->prompt, s->n);
     for (int64_t i = 0; i < n; i++) decoder_push(&dec, ids[i], out);
     decoder_end(&dec, rest ? out : &nobody);
     str_free(&nobody);
@@ -98,6 +98,12 @@ static int feed_prompt(struct search *s, const float **logits, struct err *e)
     s->sequence[0] = decoding_open(s->d);
     if (s->sequence[0] < 0) return err_set(e, ERR_REQUEST, "all sequences are in use");
     s->n_sequences = 1;
+    if (decoding_reads(s->d)) {
+        int32_t start = decoding_start(s->d);
+        struct decoding_part first = {s->sequence[0], &start, 1, 1};
+        rc = decoding_read(s->d, s->sequence[0], s->t, s->prompt, s->n, e);
+        return rc ? rc : decoding_step(s->d, &first, 1, logits, e);
+    }
     int64_t fed = decoding_reuse(s->d, s->sequence[0], s->prompt, s->n);
     do {
         now = s->n - fed < most ? s->n - fed : most;
@@ -163,7 +169,7 @@ static int check(const struct decoding *d, int64_t n, const struct beam_options 
     if (o->beams < 1 || o->beams > BEAM_MOST || o->beams > most)
         return err_set(e, ERR_REQUEST, "beams: %d, and there is room for 1 to %lld", o->beams,
                        (long long)(most < BEAM_MOST ? most : BEAM_MOST));
-    if (n < 1) return err_set(e, ERR_REQUEST, "the prompt is empty: give at least one token");
+    if (n < 1 && !decoding_reads(d)) return err_set(e, ERR_REQUEST, "the prompt is empty: give at least one token");
     if (n > room)
         return err_set(e, ERR_REQUEST,
                        "the prompt is %lld tokens long, and there is room for %lld positions; shorten it", (long long)n,
@@ -181,7 +187,7 @@ int beam_text(struct decoding *d, const struct tokenizer *t, const int32_t *ids,
     int rc = check(d, n, o, e);
     if (rc) return rc;
     struct search s = {.d = d, .t = t, .o = o, .prompt = ids, .n = n};
-    int64_t fit = decoding_room(d) - n + 1; /* the last token is not fed */
+    int64_t fit = decoding_room(d) - (decoding_reads(d) ? 1 : n) + 1; /* the last token is not fed */
     struct beam_config c = {.width = o->beams,
                             .n_ends = decoding_n_ends(d),
                             .vocab = decoding_model(d)->vocab,

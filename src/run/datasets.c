@@ -71,7 +71,8 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
                                        .skip_bad = c->data.skip_bad,
                                        .chat = items[i].chat,
                                        .train_on = items[i].train_on,
-                                       .label = items[i].label};
+                                       .label = items[i].label,
+                                       .target = items[i].target};
     if (model_sees(&c->model)) t = NULL; /* what a picture's model never asks */
     char *cache = c->data.cache_dir ? xstrdup(c->data.cache_dir) : fs_join(c->run.dir, "data");
     struct remote_options remote = config_remote(c);
@@ -84,8 +85,9 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .fim = {c->data.fim.rate, c->data.fim.spm_rate, c->data.fim.prefix, c->data.fim.suffix, c->data.fim.middle},
         .mlm = {model_unmasks(&c->model) ? c->data.mlm.rate : 0, c->data.mlm.mask, c->data.mlm.random,
                 c->data.mlm.token, c->data.mlm.id},
-        .spans = {model_pairs(&c->model) ? c->data.spans.rate : 0, c->data.spans.mean, c->data.spans.id,
-                  c->data.spans.start, c->model.seq_len, c->model.encoder_len},
+        .sides = {c->model.pads ? c->model.encoder_len : 0, c->data.spans.start, c->data.cut_pairs},
+        .spans = {model_pairs(&c->model) && !c->model.pads ? c->data.spans.rate : 0, c->data.spans.mean,
+                  c->data.spans.id, c->data.spans.start, c->model.seq_len, c->model.encoder_len},
         .pairs = config_prefers(c),
         .scores = c->train.objective == OBJECTIVE_REWARD,
         .end_unread = c->model.score_at == SCORE_AT_TEXT,

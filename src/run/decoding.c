@@ -11,7 +11,7 @@
 #include "kernel/cache_runs.h"
 #include "state/packed.h"
 
-enum { ROWS_DEFAULT = 128 };
+enum { ROWS_DEFAULT = 128, PAIR_ROOM = 1024 };
 
 static int size_up(int64_t n) /* the power of 2 */
 {
@@ -23,6 +23,12 @@ static int size_up(int64_t n) /* the power of 2 */
 static int program_for(struct decoding *d, int rows, int wanted, struct program **out, struct err *e);
 
 /* ---- create ---- */
+
+/* The encoder's layers keep nothing: it runs over a whole text at once. */
+bool decoding_keeps(const struct decoding *d, int64_t layer)
+{
+    return model_layer_attends(&d->model, layer) && !(model_pairs(&d->model) && layer < d->model.encoder_layers);
+}
 
 static size_t layer_bytes(const struct decoding *d) /* of keys, or of values */
 {
@@ -43,7 +49,7 @@ static size_t kept_bytes(const struct decoding *d, bool state)
  * feed-forward layer has none. */
 static size_t table_bytes(const struct decoding *d, int64_t layer, bool second)
 {
-    if (model_layer_attends(&d->model, layer)) return layer_bytes(d);
+    if (decoding_keeps(d, layer)) return layer_bytes(d);
     if (!model_layer_scans(&d->model, layer)) return 0;
     return (to_size(d->cache.sequences) * kept_bytes(d, second) + 63) / 64 * 64;
 }
@@ -65,7 +71,7 @@ static size_t cache_bytes(const struct decoding *d, int64_t first, int64_t end)
 }
 
 /* Where a layer's first or second table begins. */
-static size_t table_at(const struct decoding *d, int64_t layer, bool second)
+size_t decoding_table_at(const struct decoding *d, int64_t layer, bool second)
 {
     return cache_bytes(d, d->part.first, layer) + (second ? table_bytes(d, layer, false) : 0);
 }
@@ -77,11 +83,24 @@ static size_t page_bytes(const struct decoding *d, const struct model_stage *sta
     int64_t cols = 0, layers = 0;
     for (at.rank[AXIS_TP] = 0; at.rank[AXIS_TP] < at.size[AXIS_TP]; at.rank[AXIS_TP]++)
         if (model_cache_cols(&d->model, &at) > cols) cols = model_cache_cols(&d->model, &at);
-    for (int64_t l = stage->first; l < stage->end; l++) layers += model_layer_attends(&d->model, l);
+    for (int64_t l = stage->first; l < stage->end; l++) layers += decoding_keeps(d, l);
     return 2 * to_size(d->cache.page * cols * layers) * dtype_bytes(d->dtype);
 }
 
-static int64_t run_words(const struct decoding *d) { return d->cache.sequences * (RUN_PAGES + d->cache.most); }
+/* Of the table of runs, and of that of what was read. */
+static int64_t run_words(const struct decoding *d)
+{
+    return d->cache.sequences * (RUN_PAGES + d->cache.most) * (model_pairs(&d->model) ? 2 : 1);
+}
+
+/* Where in the data that table begins. */
+static int64_t reads_at(const struct decoding *d)
+{
+    return 3 * d->room_rows + d->cache.sequences * (RUN_PAGES + d->cache.most);
+}
+
+/* Pages that one sequence may have: with those of what was read, where there is an encoder. */
+static int64_t most_of_one(const struct decoding *d) { return d->cache.most * (model_pairs(&d->model) ? 2 : 1); }
 
 /* As many pages as fit into so many bytes beside the states of each stage; all ranks have as many. Where no layer of a
  * stage has keys, pages are numbers only. */
@@ -95,12 +114,12 @@ static int fit_cache(struct decoding *d, size_t bytes, const struct model_stage 
                            bytes, (long long)d->cache.sequences, states);
         if (page && (bytes - states) / page < to_size(d->cache.pages))
             d->cache.pages = (int64_t)((bytes - states) / page);
-        if (d->cache.pages < d->cache.most)
+        if (d->cache.pages < most_of_one(d))
             return err_set(e, ERR_REQUEST,
                            "a cache of %zu bytes holds %lld pages of %d positions (%zu bytes each), and one sequence "
                            "of %lld positions needs %lld; give it more, or fewer positions",
                            bytes, (long long)d->cache.pages, CACHE_PAGE, page, (long long)d->room,
-                           (long long)d->cache.most);
+                           (long long)most_of_one(d));
     }
     return OK;
 }
@@ -108,8 +127,9 @@ static int fit_cache(struct decoding *d, size_t bytes, const struct model_stage 
 static int size_cache(struct decoding *d, const struct decoding_options *o, const struct model_stage *stage,
                       struct err *e)
 {
-    int64_t most = d->model.max_positions;
-    d->room = o->positions > 0 && o->positions < most ? o->positions : most;
+    bool pairs = model_pairs(&d->model);
+    int64_t most = pairs ? PAIR_ROOM : d->model.max_positions;
+    d->room = o->positions > 0 && (pairs || o->positions < most) ? o->positions : most;
     d->rows = o->rows ? o->rows : ROWS_DEFAULT;
     d->room_rows = 1;
     while (d->room_rows < d->rows) d->room_rows *= 2;
@@ -117,7 +137,7 @@ static int size_cache(struct decoding *d, const struct decoding_options *o, cons
     d->cache.page = CACHE_PAGE;
     d->cache.sequences = o->sequences ? o->sequences : 1;
     d->cache.most = (d->room + d->cache.page - 1) / d->cache.page;
-    d->cache.pages = d->cache.most * d->cache.sequences;
+    d->cache.pages = most_of_one(d) * d->cache.sequences;
     return o->cache_bytes ? fit_cache(d, o->cache_bytes, stage, e) : OK;
 }
 
@@ -140,6 +160,7 @@ static int allocate(struct decoding *d, struct err *e)
 {
     const struct model_config *m = &d->model;
     int64_t rope = model_rope_rows(m) * model_rope_cols(m), host = 3 * d->room_rows + run_words(d);
+    int64_t read = d->room + d->cache.most; /* words that a text to be read is told in */
     size_t stream = to_size(d->room_rows * m->hidden) * dtype_bytes(d->dtype);
     int rc = buffer_new(&d->keys, d->dev, MEM_ACTIVATION, cache_bytes(d, d->part.first, d->part.end), e);
     if (!rc && !d->part.embeds) rc = buffer_new(&d->stage_in, d->dev, MEM_COMM, stream, e);
@@ -151,13 +172,14 @@ static int allocate(struct decoding *d, struct err *e)
     d->slot = xcalloc((size_t)n_slots, sizeof *d->slot);
     static const int of_data[] = {SLOT_TOKENS, SLOT_POSITIONS, SLOT_WANTED, SLOT_RUNS};
     for (int i = 0; i < 4; i++) d->slot[of_data[i]] = place_of(&d->data, to_size(i * d->room_rows) * sizeof(int32_t));
+    if (model_pairs(m)) d->slot[SLOT_READS] = place_of(&d->data, to_size(reads_at(d)) * sizeof(int32_t));
     d->slot[SLOT_ROPE] = d->rope.p;
     d->slot[SLOT_STAGE_IN] = d->stage_in.p;
     d->slot[SLOT_STAGE_OUT] = d->stage_out.p;
     for (int i = 0; i < d->params.n; i++) bind_param(d, i);
     for (int l = d->part.first; l < d->part.end; l++)
         for (int second = 0; second < 2; second++)
-            d->slot[slot_cache(d->params.n, l) + second] = place_of(&d->keys, table_at(d, l, second));
+            d->slot[slot_cache(d->params.n, l) + second] = place_of(&d->keys, decoding_table_at(d, l, second));
     if (rope) {
         float *table = xmalloc(d->rope.bytes);
         model_rope_table(m, table);
@@ -166,10 +188,11 @@ static int allocate(struct decoding *d, struct err *e)
         xfree(table);
     }
     d->host = xcalloc(to_size(host), sizeof *d->host);
-    if (d->ranks) d->packed = xcalloc(to_size(host), sizeof *d->packed);
+    if (d->ranks) d->packed = xcalloc(to_size(host > read ? host : read), sizeof *d->packed);
     d->seq = xcalloc(to_size(d->cache.sequences), sizeof *d->seq);
     for (int64_t s = 0; s < d->cache.sequences; s++) {
         d->seq[s].page = xcalloc(to_size(d->cache.most), sizeof(int32_t));
+        if (model_pairs(m)) d->seq[s].read = xcalloc(to_size(d->cache.most), sizeof(int32_t));
         d->seq[s].ids = xcalloc(to_size(d->cache.most * d->cache.page), sizeof(int32_t));
     }
     d->pages = cache_pages_new(d->cache.pages, d->cache.page);
@@ -223,13 +246,10 @@ int decoding_new(struct decoding **out, struct weights *w, struct device *dev, c
     int rc = OK;
     if (o->model) h = (struct hf_model){.model = *o->model};
     else rc = weights_model(w, &h, e);
-    if (!rc && model_both_ways(&h.model))
+    if (!rc && model_both_ways(&h.model) && !model_pairs(&h.model))
         rc = err_set(e, ERR_REQUEST, "%s: %s and writes no text; give a model that does",
                      w ? weights_path(w) : "model.family",
-                     model_sees(&h.model) ? "sees pictures"
-                     : model_pairs(&h.model)
-                         ? "is an encoder with a decoder (t5), whose keys of the encoder no cache here holds,"
-                         : "reads texts both ways (bert)");
+                     model_sees(&h.model) ? "sees pictures" : "reads texts both ways (bert)");
     if (!rc && h.model.scores && !o->scores)
         rc = err_set(e, ERR_REQUEST, "%s: is a reward model, and writes no text; ask it with tutti score",
                      weights_path(w));
@@ -251,10 +271,12 @@ int decoding_new(struct decoding **out, struct weights *w, struct device *dev, c
     if (model_looks(&d->model)) d->model.seq_len = d->model.max_positions; /* a text may have as many pictures as fit */
     if (model_looks(&d->model)) d->model.vision.images = 1;
     d->n_eos = h.n_eos;
+    d->start = (int32_t)h.start;
     memcpy(d->eos, h.eos, sizeof d->eos);
     d->dtype = o->dtype == DT_N ? DT_BF16 : o->dtype;
-    d->reuse =
-        !o->reuse_not && !model_scans(&d->model); /* a state is of all tokens: no page of it holds the first ones */
+    d->reuse = !o->reuse_not &&
+               !model_scans(&d->model) && /* a state is of all tokens: no page of it holds the first ones */
+               !model_pairs(&d->model);   /* keys hang on what was read, too */
     rc = build(d, w, o, e);
     if (several) rc = comm_agree(o->ranks->ranks.world, rc, e);
     d->open = !rc;
@@ -275,6 +297,7 @@ void decoding_free(struct decoding *d)
     }
     for (int64_t s = 0; d->seq && s < d->cache.sequences; s++) {
         xfree(d->seq[s].page);
+        xfree(d->seq[s].read);
         xfree(d->seq[s].ids);
     }
     buffer_free(&d->keys);
@@ -286,6 +309,7 @@ void decoding_free(struct decoding *d)
     buffer_free(&d->stage_out);
     buffer_free(&d->gathered);
     decoding_pictures_fini(d);
+    decoding_reading_fini(d);
     store_free(&d->store);
     param_table_free(&d->params);
     cache_pages_free(d->pages);
@@ -357,7 +381,7 @@ int decoding_open(struct decoding *d)
         struct sequence *q = &d->seq[s];
         if (q->open) continue;
         q->open = true;
-        q->fed = q->n_pages = q->known = 0;
+        q->fed = q->n_pages = q->known = q->n_read = q->n_read_pages = 0;
         return s;
     }
     return -1;
@@ -366,6 +390,7 @@ int decoding_open(struct decoding *d)
 void decoding_close(struct decoding *d, int s)
 {
     decoding_cut(d, s, 0);
+    decoding_unread(d, &d->seq[s]);
     d->seq[s].open = false;
 }
 
@@ -409,8 +434,8 @@ static void copy_here(struct decoding *d, int64_t from, int64_t to)
 {
     size_t layer = layer_bytes(d), page = layer / to_size(d->cache.pages);
     for (int l = d->part.first; l < d->part.end; l++)
-        for (int second = 0; model_layer_attends(&d->model, l) && second < 2; second++) {
-            size_t at = table_at(d, l, second);
+        for (int second = 0; decoding_keeps(d, l) && second < 2; second++) {
+            size_t at = decoding_table_at(d, l, second);
             device_copy(d->stream, &d->keys, at + to_size(to) * page, &d->keys, at + to_size(from) * page, page);
         }
 }
@@ -431,7 +456,7 @@ static void copy_kept_here(struct decoding *d, int64_t from, int64_t to)
 {
     for (int l = d->part.first; l < d->part.end; l++)
         for (int second = 0; model_layer_scans(&d->model, l) && second < 2; second++) {
-            size_t each = kept_bytes(d, second), at = table_at(d, l, second);
+            size_t each = kept_bytes(d, second), at = decoding_table_at(d, l, second);
             device_copy(d->stream, &d->keys, at + to_size(to) * each, &d->keys, at + to_size(from) * each, each);
         }
 }
@@ -465,6 +490,11 @@ int decoding_fork(struct decoding *d, int s)
         to->n_pages++;
     }
     if (model_scans(&d->model)) copy_kept(d, s, t);
+    for (; to->n_read_pages < from->n_read_pages; to->n_read_pages++) {
+        to->read[to->n_read_pages] = from->read[to->n_read_pages];
+        cache_page_share(d->pages, to->read[to->n_read_pages]);
+    }
+    to->n_read = from->n_read;
     to->fed = from->fed;
     memcpy(to->ids, from->ids, to_size(to->fed) * sizeof *to->ids);
     return t;
@@ -506,6 +536,8 @@ static int check_part(const struct decoding *d, const struct decoding_part *p, s
 {
     const struct sequence *q = sequence_of(d, p->sequence);
     if (p->n < 1) return err_set(e, ERR_REQUEST, "nothing to continue from: give at least one token");
+    if (model_pairs(&d->model) && !q->n_read)
+        return err_set(e, ERR_REQUEST, "the decoder writes by what the encoder read: give it a text first");
     if (q->fed + p->n > d->room)
         return err_set(e, ERR_REQUEST, "%lld tokens do not fit after %lld: there is room for %lld positions",
                        (long long)p->n, (long long)q->fed, (long long)d->room);
@@ -516,7 +548,7 @@ static int check_part(const struct decoding *d, const struct decoding_part *p, s
     return OK;
 }
 
-static int grow(struct decoding *d, struct buffer *b, enum mem_cat cat, size_t bytes, struct err *e)
+int decoding_grow(struct decoding *d, struct buffer *b, enum mem_cat cat, size_t bytes, struct err *e)
 {
     if (b->bytes >= bytes) return OK;
     stream_sync(d->stream);
@@ -554,9 +586,9 @@ static int program_for(struct decoding *d, int rows, int wanted, struct program 
     }
     *out = z->program;
     size_t logits = ((size_t)1 << wanted) * to_size(model_outputs(&d->model)) * sizeof(float), had = d->logits.bytes;
-    int rc = grow(d, &d->scratch, MEM_SCRATCH, z->program->bytes[HOME_SCRATCH], e);
-    if (!rc && d->part.heads) rc = grow(d, &d->logits, MEM_DATA, logits, e);
-    if (!rc && d->part.heads && splits_logits(d) && leads(d)) rc = grow(d, &d->gathered, MEM_COMM, logits, e);
+    int rc = decoding_grow(d, &d->scratch, MEM_SCRATCH, z->program->bytes[HOME_SCRATCH], e);
+    if (!rc && d->part.heads) rc = decoding_grow(d, &d->logits, MEM_DATA, logits, e);
+    if (!rc && d->part.heads && splits_logits(d) && leads(d)) rc = decoding_grow(d, &d->gathered, MEM_COMM, logits, e);
     if (rc || !d->part.heads) return rc;
     d->slot[SLOT_LOGITS] = d->logits.p;
     if (had >= logits) return OK;
@@ -579,9 +611,10 @@ static int program_of_all(struct decoding *d, int rows, int wanted, struct progr
 static void lay_out(struct decoding *d, const struct decoding_part *part, int n_parts)
 {
     int32_t *token = d->host, *place = token + d->room_rows, *want = place + d->room_rows, *run = want + d->room_rows;
-    int64_t at = 0, wanted = 0;
+    int32_t *read = d->host + reads_at(d);
+    int64_t at = 0, wanted = 0, each = RUN_PAGES + d->cache.most;
     memset(d->host, 0, to_size(3 * d->room_rows + run_words(d)) * sizeof *d->host);
-    for (int i = 0; i < n_parts; i++, run += RUN_PAGES + d->cache.most) {
+    for (int i = 0; i < n_parts; i++, run += each, read += each) {
         const struct decoding_part *p = &part[i];
         const struct sequence *q = &d->seq[p->sequence];
         run[RUN_FIRST] = (int32_t)at;
@@ -589,6 +622,11 @@ static void lay_out(struct decoding *d, const struct decoding_part *part, int n_
         run[RUN_PAST] = (int32_t)q->fed;
         run[RUN_STATE] = p->sequence;
         memcpy(run + RUN_PAGES, q->page, to_size(q->n_pages) * sizeof *run);
+        if (q->n_read) {
+            memcpy(read, run, RUN_PAGES * sizeof *run);
+            read[RUN_PAST] = (int32_t)q->n_read;
+            memcpy(read + RUN_PAGES, q->read, to_size(q->n_read_pages) * sizeof *run);
+        }
         for (int64_t k = 0; k < p->n; k++, at++) {
             token[at] = p->ids[k];
             place[at] = (int32_t)(q->fed + k);
@@ -608,35 +646,42 @@ static void went_on(struct decoding *d, const struct decoding_part *p)
                         q->ids + q->known * d->cache.page);
 }
 
+/* Of n rows of a table of runs the words that are used, in one piece at `words` (packs), or from there. Returns where
+ * they end. */
+static int32_t *carry(const struct decoding *d, bool packs, int64_t n, int64_t used, int32_t *table, int32_t *words)
+{
+    for (int64_t i = 0; i < n; i++, words += used, table += RUN_PAGES + d->cache.most)
+        memcpy(packs ? words : table, packs ? table : words, to_size(used) * sizeof *words);
+    return words;
+}
+
+/* All that the step says, between d->host and d->packed. */
+static void carry_all(struct decoding *d, const struct decoding_call *c, bool packs)
+{
+    int32_t *words = d->packed;
+    for (int i = 0; i < 3; i++) {
+        int64_t n = i < 2 ? c->rows : c->wanted;
+        int32_t *own = d->host + i * d->room_rows;
+        memcpy(packs ? words : own, packs ? own : words, to_size(n) * sizeof *words);
+        words += n;
+    }
+    words = carry(d, packs, c->n_parts, RUN_PAGES + c->longest, d->host + 3 * d->room_rows, words);
+    if (c->reads) (void)carry(d, packs, c->n_parts, RUN_PAGES + c->reads, d->host + reads_at(d), words);
+}
+
 /* What of the step's words is used, to everybody. */
 static int tell_step(struct decoding *d, struct decoding_call *c, struct err *e)
 {
-    int64_t each = RUN_PAGES + c->longest;
-    const int32_t *run = d->host + 3 * d->room_rows;
-    int32_t *to = d->packed;
     int rc = decoding_tell(d->ranks, c, e);
     if (rc) return rc;
-    memcpy(to, d->host, to_size(c->rows) * sizeof *to);
-    memcpy(to += c->rows, d->host + d->room_rows, to_size(c->rows) * sizeof *to);
-    memcpy(to += c->rows, d->host + 2 * d->room_rows, to_size(c->wanted) * sizeof *to);
-    to += c->wanted;
-    for (int64_t i = 0; i < c->n_parts; i++, to += each, run += RUN_PAGES + d->cache.most)
-        memcpy(to, run, to_size(each) * sizeof *to);
+    carry_all(d, c, true);
     return decoding_tell_words(d->ranks, d->packed, decoding_call_words(c), e);
 }
 
 static void unpack(struct decoding *d, const struct decoding_call *c)
 {
-    int64_t each = RUN_PAGES + c->longest;
-    const int32_t *from = d->packed;
-    int32_t *run = d->host + 3 * d->room_rows;
     memset(d->host, 0, to_size(3 * d->room_rows + run_words(d)) * sizeof *d->host);
-    memcpy(d->host, from, to_size(c->rows) * sizeof *from);
-    memcpy(d->host + d->room_rows, from += c->rows, to_size(c->rows) * sizeof *from);
-    memcpy(d->host + 2 * d->room_rows, from += c->rows, to_size(c->wanted) * sizeof *from);
-    from += c->wanted;
-    for (int64_t i = 0; i < c->n_parts; i++, from += each, run += RUN_PAGES + d->cache.most)
-        memcpy(run, from, to_size(each) * sizeof *from);
+    carry_all(d, c, false);
 }
 
 /* Parts of the vocabulary, one rank's after the other, become whole rows on the leader. */
@@ -728,8 +773,11 @@ int decoding_step(struct decoding *d, const struct decoding_part *part, int n_pa
     lay_out(d, part, n_parts);
     if (d->pictures.rows) decoding_lay_patches(d, part, n_parts);
     struct decoding_call c = {DECODING_STEP, .rows = rows, .wanted = wanted, .n_parts = n_parts};
-    for (int i = 0; i < n_parts; i++)
-        if (d->seq[part[i].sequence].n_pages > c.longest) c.longest = d->seq[part[i].sequence].n_pages;
+    for (int i = 0; i < n_parts; i++) {
+        const struct sequence *q = &d->seq[part[i].sequence];
+        if (q->n_pages > c.longest) c.longest = q->n_pages;
+        if (q->n_read_pages > c.reads) c.reads = q->n_read_pages;
+    }
     if (d->ranks) rc = tell_step(d, &c, e);
     if (!rc) rc = run_step(d, &c, e);
     if (rc && d->ranks) d->open = false; /* the others have left */
@@ -760,6 +808,7 @@ int decoding_follow(struct decoding *d, struct err *e)
         if (rc || c.order == DECODING_END) break;
         if (c.order == DECODING_COPY) copy_here(d, c.from, c.to);
         else if (c.order == DECODING_COPY_KEPT) copy_kept_here(d, c.from, c.to);
+        else if (c.order == DECODING_READ) rc = decoding_follow_read(d, &c, e);
         else rc = follow_step(d, &c, e);
     }
     return rc;

@@ -8,6 +8,10 @@
  * The model is recorded once for each number of rows that is used, 1, 2, 4, ... up to `rows`; what is missing to that
  * number is filled with rows of no sequence. Pages are allocated once.
  *
+ * Of a model of encoder and decoder (t5) a sequence is what the decoder writes, which begins with decoding_start;
+ * before its first step the encoder reads a text (decoding_read), once, and what the decoder's layers take of it is
+ * kept in pages of its own, which forks share. Positions and rows are the decoder's.
+ *
  * Several ranks may have a model together (decoding_ranks.h): the one that leads calls everything here, the others only
  * decoding_new, decoding_follow and decoding_free.
  *
@@ -26,7 +30,8 @@ struct decoding_options {
     int threads;
     enum dtype dtype;      /* DT_N: bf16 */
     int64_t sequences;     /* at once; 0: 1 */
-    int64_t positions;     /* that one sequence may have; 0, or more than the model has: as many as the model has */
+    int64_t positions;     /* that one sequence may have; 0, or more than the model has: as many as the model has. Of
+                              encoder and decoder each has so many; 0: 1024, for their distances have no end */
     int64_t rows;          /* of a step at most; 0: 128 */
     size_t cache_bytes;    /* of keys and values on a rank; 0: enough for all sequences at their longest */
     const char *reuse_not; /* not NULL: pages are not taken over, and why */
@@ -76,6 +81,14 @@ int64_t decoding_fed(const struct decoding *d, int sequence); /* tokens that it 
 int64_t decoding_reuse(struct decoding *d, int sequence, const int32_t *ids, int64_t n);
 /* No page is taken over any longer that was written before now. No sequence is open. */
 void decoding_forget(struct decoding *d);
+/* Whether a prompt is read by an encoder, and not fed. */
+bool decoding_reads(const struct decoding *d);
+int32_t decoding_start(const struct decoding *d); /* of such a model: the first token of every sequence */
+/* The encoder reads a text for a sequence without tokens, in place of what it had read. t: where the text does not end
+ * with its end of text, that is put behind it; NULL: nothing is.
+ *   fails   ERR_REQUEST: an id is not the model's, the text is longer than decoding_room, or no page is left */
+int decoding_read(struct decoding *d, int sequence, const struct tokenizer *t, const int32_t *ids, int64_t n,
+                  struct err *e);
 /* A second sequence with the same tokens; -1: all are in use, or no page is left. */
 int decoding_fork(struct decoding *d, int sequence);
 /* Forgets all but the first n tokens. */

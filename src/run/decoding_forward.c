@@ -47,6 +47,7 @@ int decoding_forward_s(struct decoding *d, int64_t n, double *s, struct err *e)
     if (d->model.moe.experts) return err_set(e, ERR_REQUEST, "model.moe.experts: this measures models without experts");
     if (model_looks(&d->model))
         return err_set(e, ERR_REQUEST, "model.family: llava: this measures models without pictures in their texts");
+    if (decoding_reads(d)) return err_set(e, ERR_REQUEST, "model.family: t5: this measures models of one stream");
     int rc = forward_init(&f, d, n, e), n_slots = slot_recipe(d->params.n, to_int(d->model.layers)) + 2;
     void **slot = xcalloc(to_size(n_slots), sizeof *slot);
     int32_t *host = xcalloc(to_size(3 * n), sizeof *host), *data = f.data.p;

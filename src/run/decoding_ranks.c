@@ -36,6 +36,11 @@ int decoding_ranks_split(const struct decoding_ranks *g, const struct model_conf
     if (g->tp > 1 && model_scans(m))
         return err_set(e, ERR_REQUEST,
                        "state spaces are not shared out over tp when they generate; choose parallel.tp: 1, or pp");
+    if (g->n_stages > 1 && model_pairs(m))
+        return err_set(e, ERR_REQUEST,
+                       "pp: every layer of t5's decoder reads what the encoder made, and a stage sends one stream; "
+                       "choose "
+                       "tp");
     int64_t ffn = m->moe.experts && m->moe.ffn < m->ffn ? m->moe.ffn : m->ffn;
     const struct {
         const char *what;
@@ -66,7 +71,8 @@ void decoding_ranks_hold(const struct decoding_ranks *g, const struct model_conf
 
 int64_t decoding_call_words(const struct decoding_call *c)
 {
-    return 2 * c->rows + c->wanted + c->n_parts * (RUN_PAGES + c->longest);
+    if (c->order == DECODING_READ) return c->rows + c->longest;
+    return 2 * c->rows + c->wanted + c->n_parts * (RUN_PAGES + c->longest + (c->reads ? RUN_PAGES + c->reads : 0));
 }
 
 int decoding_tell(const struct decoding_ranks *g, struct decoding_call *c, struct err *e)

@@ -31,14 +31,16 @@ void decoding_ranks_hold(const struct decoding_ranks *g, const struct model_conf
                          struct param_table *t);
 
 /* What the leader has them do. */
-enum decoding_order { DECODING_END, DECODING_COPY, DECODING_COPY_KEPT, DECODING_STEP };
+enum decoding_order { DECODING_END, DECODING_COPY, DECODING_COPY_KEPT, DECODING_STEP, DECODING_READ };
 struct decoding_call {
     int64_t order;
     int64_t from, to;                       /* COPY: pages; COPY_KEPT: sequences */
-    int64_t rows, wanted, n_parts, longest; /* STEP: rows of the step; most pages of a part */
+    int64_t rows, wanted, n_parts, longest; /* STEP: rows of the step; most pages of a part, and of what was read for */
+    int64_t reads;                          /* it. READ: rows: tokens; longest: their pages */
 };
 /* i32 words that follow a STEP: tokens [rows], positions [rows], wanted [wanted], runs [n_parts, RUN_PAGES +
- * longest]. */
+ * longest], and of encoder and decoder as many of what was read, [n_parts, RUN_PAGES + reads]. A READ: tokens [rows],
+ * pages [longest]. */
 int64_t decoding_call_words(const struct decoding_call *c);
 /* The leader's call reaches everybody. */
 int decoding_tell(const struct decoding_ranks *g, struct decoding_call *c, struct err *e);

@@ -145,7 +145,7 @@ static int continue_text(struct generator *g, const struct tokenizer *t, struct 
     struct decoder dec = {.t = t};
     struct str piece = {0};
     int rc = OK;
-    decoder_pass(&dec, x->text.ids, x->text.n);
+    if (!decoding_reads(g->d)) decoder_pass(&dec, x->text.ids, x->text.n);
     r->stopped = "length";
     while (!rc && r->tokens < max_tokens) {
         if (x->at == x->n) {
@@ -179,6 +179,15 @@ static int continue_text(struct generator *g, const struct tokenizer *t, struct 
     return rc;
 }
 
+/* Of encoder and decoder: the prompt is read, and the text is what the decoder begins with. */
+static int begin_to_write(struct generator *g, const struct tokenizer *t, struct writing *x, struct err *e)
+{
+    int rc = decoding_read(g->d, g->sequence, t, x->text.ids, x->text.n, e);
+    x->text.n = 0;
+    tokens_push(&x->text, decoding_start(g->d));
+    return rc;
+}
+
 /* The prompt is in x->text. */
 static int write_text(struct generator *g, const struct tokenizer *t, struct writing *x, int64_t max_tokens,
                       generate_emit_fn *emit, void *ctx, struct generate_result *r, struct err *e)
@@ -187,7 +196,8 @@ static int write_text(struct generator *g, const struct tokenizer *t, struct wri
     double from = clock_now_s();
     struct speculating_options o = {.draft = g->draft, .guesses = g->guesses, .sample = *x->spec};
     generator_reset(g);
-    int rc = generator_feed(g, x->text.ids, x->text.n, &logits, e);
+    int rc = decoding_reads(g->d) ? begin_to_write(g, t, x, e) : OK;
+    if (!rc) rc = generator_feed(g, x->text.ids, x->text.n, &logits, e);
     if (!rc && g->guesses) rc = speculating_new(&x->speculating, g->d, g->sequence, &o, e);
     if (rc) return rc;
     r->prompt_s = clock_now_s() - from;
@@ -210,7 +220,7 @@ int generate(struct generator *g, const struct tokenizer *t, const char *prompt,
     struct writing x = {.spec = spec};
     int rc = sample_check(spec, e);
     if (!rc) rc = encode_prompt(g, t, prompt, &x.text, e);
-    if (!rc && !x.text.n) { /* an empty prompt starts a document */
+    if (!rc && !x.text.n && !decoding_reads(g->d)) { /* an empty prompt starts a document */
         int32_t start = tokenizer_start(t, decoding_model(g->d)->vocab);
         if (start >= 0) tokens_push(&x.text, start);
     }

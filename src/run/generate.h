@@ -32,8 +32,8 @@ int64_t generator_room(const struct generator *g);
 void generator_reset(struct generator *g);
 int generator_feed(struct generator *g, const int32_t *ids, int64_t n, const float **logits_V, struct err *e);
 
-/* Prompt to text: calls emit with each piece of valid UTF-8 as it comes (return false to stop). Ends after max_tokens,
- * at an end-of-text token, or when the cache is full. */
+/* Prompt to text, of encoder and decoder what the decoder writes to it: calls emit with each piece of valid UTF-8 as it
+ * comes (return false to stop). Ends after max_tokens, at an end-of-text token, or when the cache is full. */
 typedef bool generate_emit_fn(void *ctx, const char *text, size_t n);
 struct generate_result {
     int64_t prompt_tokens, tokens;

@@ -45,11 +45,12 @@ static void writer_close(struct writer *x)
     weights_close(x->w);
 }
 
-/* The text of several lines as a part of its own in a log of lines. */
-static void show(int64_t step, const char *prompt, const char *text)
+/* read: the text answers the prompt, and does not go on with it. The text of several lines as a part of its own in a
+ * log of lines. */
+static void show(int64_t step, const char *prompt, bool read, const char *text)
 {
     struct str whole = {0}, shown = {0};
-    str_printf(&whole, "%s%s", prompt, text);
+    str_printf(&whole, "%s%s%s", prompt, read ? " -> " : "", text);
     while (whole.n && whole.p[whole.n - 1] == '\n') whole.p[--whole.n] = 0;
     for (const char *line = str_text(&whole), *end; line; line = end ? end + 1 : NULL) {
         end = strchr(line, '\n');
@@ -71,7 +72,7 @@ static int write_one(struct writer *x, const struct config *c, int64_t step, con
                                      .seed = (uint64_t)c->run.seed};
     int rc = generate(x->g, x->t, prompt, c->run.sample_tokens, &spec, collect, &text, &r, e);
     if (!rc) {
-        show(step, prompt, str_text(&text));
+        show(step, prompt, model_pairs(&c->model), str_text(&text));
         struct json_out o = {.s = &line};
         json_begin_object(&o, NULL);
         json_put_int(&o, "step", step);

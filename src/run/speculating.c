@@ -24,6 +24,11 @@ struct speculating {
 
 static int check(const struct decoding *d, const char *which, struct err *e)
 {
+    if (decoding_reads(d))
+        return err_set(e, ERR_REQUEST,
+                       "draft: %s is an encoder with a decoder (t5), whose text is not its prompt's; generate "
+                       "without a draft",
+                       which);
     if (!model_scans(decoding_model(d))) return OK;
     return err_set(e, ERR_REQUEST,
                    "draft: %s keeps a state of its whole text (mamba2), which does not go back where a guess was "

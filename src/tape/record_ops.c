@@ -256,10 +256,18 @@ tid op_distances(struct tape *t, tid w_BH, struct distances_attrs a, const char 
     return record(t, OP_DISTANCES, attrs_distances(a), 1, &w_BH, name);
 }
 
-tid op_attention_biased(struct tape *t, tid q, tid k, tid v, tid d_HR, struct attention_biased_attrs a,
+tid op_attention_biased(struct tape *t, tid q, tid k, tid v, tid d_HR, tid place_M, struct attention_biased_attrs a,
                         const char *name)
 {
-    return record(t, OP_ATTENTION_BIASED, attrs_attention_biased(a), d_HR >= 0 ? 4 : 3, (tid[]){q, k, v, d_HR}, name);
+    int n = place_M >= 0 ? 5 : d_HR >= 0 ? 4 : 3;
+    return record(t, OP_ATTENTION_BIASED, attrs_attention_biased(a), n, (tid[]){q, k, v, d_HR, place_M}, name);
+}
+
+tid op_attention_cached_biased(struct tape *t, tid q, const tid kv[2], tid runs_SX, const tid cache[2], tid w_BH,
+                               struct attention_cached_biased_attrs a, const char *name)
+{
+    return record(t, OP_ATTENTION_CACHED_BIASED, attrs_attention_cached_biased(a), w_BH >= 0 ? 7 : 6,
+                  (tid[]){q, kv[0], kv[1], runs_SX, cache[0], cache[1], w_BH}, name);
 }
 
 tid op_adapted_squares(struct tape *t, tid w, tid a, const tid *b, struct adapted_attrs at, const char *name)

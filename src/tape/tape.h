@@ -80,7 +80,7 @@ struct segment {
     uint64_t again; /* RECOMPUTE: bit 1 << op */
 };
 #define AGAIN_ALL (~(uint64_t)0) /* then the inputs of the segment are all that is kept */
-_Static_assert(OP_N <= 64, "operations are bits of a word");
+_Static_assert(OP_STORE <= 64, "operations that are recorded are bits of a word");
 
 struct tape {
     struct arena *arena;
@@ -238,8 +238,12 @@ tid op_scan_cached(struct tape *t, tid x, tid bc, tid s, tid runs_SX, tid cache,
 /* Encoder and decoder: rows, then which tokens they were; d_HR: TID_NONE where there is no bias. */
 tid op_pick(struct tape *t, tid x_T, struct pick_attrs a, const char *name);
 tid op_distances(struct tape *t, tid w_BH, struct distances_attrs a, const char *name);
-tid op_attention_biased(struct tape *t, tid q, tid k, tid v, tid d_HR, struct attention_biased_attrs a,
+/* d_HR, place_M may be TID_NONE. */
+tid op_attention_biased(struct tape *t, tid q, tid k, tid v, tid d_HR, tid place_M, struct attention_biased_attrs a,
                         const char *name);
+/* kv: keys, values that come with the tokens, or TID_NONE both; cache: keys, values. w_BH: TID_NONE: no bias. */
+tid op_attention_cached_biased(struct tape *t, tid q, const tid kv[2], tid runs_SX, const tid cache[2], tid w_BH,
+                               struct attention_cached_biased_attrs a, const char *name);
 /* Rows' lengths; b: as many as parts. bias_N: TID_NONE where there is none. */
 tid op_adapted_squares(struct tape *t, tid w, tid a, const tid *b, struct adapted_attrs at, const char *name);
 tid op_magnitudes(struct tape *t, tid x_TN, tid s_M2, tid m_M, tid bias_N, struct adapted_attrs at, const char *name);

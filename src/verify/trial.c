@@ -70,6 +70,15 @@ static void fill_patches(const struct config *c, uint64_t stream, int32_t *patch
 
 enum { FACTORS = 1 << 20 }; /* streams of random numbers: behind those of the fields */
 
+/* Of a token in its sample; of what an encoder reads -1 behind an end by chance, which may be its last place. */
+static int32_t place_of(const struct config *c, uint64_t stream, int64_t i)
+{
+    int64_t seq = c->model.seq_len, place = i % seq, read = c->model.pads ? c->model.encoder_len : 0;
+    if (place >= read) return (int32_t)place;
+    int64_t there = 1 + rng_u32(7, FACTORS + 64 + stream, (uint64_t)(i / seq)) % (uint64_t)read;
+    return place < there ? (int32_t)place : -1;
+}
+
 int32_t *trial_tokens(const struct config *c, int which)
 {
     int64_t n = c->batch.global * c->model.seq_len, more = c->batch.global * (1 + model_pixels(&c->model));
@@ -89,7 +98,7 @@ int32_t *trial_tokens(const struct config *c, int which)
         bool trained = rng_u32(7, 3 + stream, at) % 8 != 0 && (i / c->model.seq_len % 4 != 1 || c->batch.global < 4);
         trained = trained && i % c->model.seq_len >= read;
         t[n + i] = !trained ? -1 : (int32_t)(rng_u32(7, 2 + stream, at) % (uint64_t)kinds);
-        t[2 * n + i] = (int32_t)(i % c->model.seq_len);
+        t[2 * n + i] = place_of(c, stream, i);
         t[3 * n + i] = (int32_t)(i % c->model.seq_len / 5);
         t[4 * n + i] = (int32_t)(rng_u32(7, 4 + stream, at) % (uint64_t)types);
         factor[i] = trained ? (float)(rng_u32(7, FACTORS + (uint64_t)which, at) % 513) / 256 - 1 : 0;

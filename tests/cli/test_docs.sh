@@ -40,6 +40,7 @@ keys_for() { # LINE: fills more
     *' train examples/finetune'*) more=(model.seq_len=32 "${short[@]}") ;;
     *' train examples/bert'*) more=(model.layers=1 model.hidden=32 model.seq_len=32 batch.global=8 "${short[@]}" data.train=FOLDER "data.valid=[]") ;;
     *' train examples/t5'*) more=(model.layers=2 model.encoder_layers=1 model.hidden=32 model.ffn=32 model.seq_len=32 batch.global=8 "${short[@]}" data.train=FOLDER "data.valid=[]") ;;
+    *' train examples/dates_t5'*) more=(model.layers=2 model.encoder_layers=1 model.hidden=32 model.heads=2 model.ffn=32 "${short[@]}") ;;
     *' train examples/dates_lora'*) more=("${short[@]}") ;;
     *' train examples/dates'*) more=(model.layers=1 model.hidden=32 model.heads=2 model.ffn=32 "${short[@]}") ;;
     *' train examples/sums_rewards'*) more=("${short[@]}") ;;

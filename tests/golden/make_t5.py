@@ -57,12 +57,12 @@ def nearest_of(model):
     return seen
 
 
-def loss_of(model, ids, start, labels):
-    logits = model(input_ids=ids, decoder_input_ids=start).logits
+def loss_of(model, ids, start, labels, there=None):
+    logits = model(input_ids=ids, attention_mask=there, decoder_input_ids=start).logits
     return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-1)
 
 
-def train(model, lr, ids, start, labels):
+def train(model, lr, ids, start, labels, there=None):
     """Ten steps as make_golden.py's: losses before each, norms before clipping."""
     o, losses, norms = OPTIMIZER, [], []
     named = list(model.named_parameters())
@@ -71,7 +71,7 @@ def train(model, lr, ids, start, labels):
     adamw = torch.optim.AdamW(groups, lr=lr, betas=(o["beta1"], o["beta2"]), eps=o["eps"])
     for _ in range(o["steps"]):
         adamw.zero_grad()
-        loss = loss_of(model, ids, start, labels)
+        loss = loss_of(model, ids, start, labels, there)
         loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), o["clip"])))
         adamw.step()
@@ -130,4 +130,5 @@ def main():
         f.write("\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

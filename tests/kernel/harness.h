@@ -777,10 +777,43 @@ static inline void build_attention_biased(struct kcase *k)
     int64_t cols = (int64_t)at->heads * at->head_dim;
     k->in[0] = kcase_floats(k, at->batch * q, cols, 0.5);
     for (int i = 1; i < 3; i++) k->in[i] = kcase_floats(k, at->batch * at->k_seq, cols, 0.5);
-    k->n_in = 3 + (int)kcase_int(k, 0, 1);
-    if (k->n_in > 3) k->in[3] = kcase_tensor(k, DT_F32, at->heads, q + at->k_seq - 1);
-    if (k->n_in > 3) view_fill(&k->in[3], k->seed, 13, 1);
+    k->n_in = 3 + (int)kcase_int(k, 0, 2);
+    bool biased = k->n_in == 4 || (k->n_in == 5 && kcase_int(k, 0, 1));
+    if (biased) k->in[3] = kcase_tensor(k, DT_F32, at->heads, q + at->k_seq - 1);
+    if (biased) view_fill(&k->in[3], k->seed, 13, 1);
+    if (k->n_in == 5) { /* keys behind an end are not there, nor some before it; the first one is */
+        int64_t there = kcase_int(k, 1, at->k_seq);
+        k->in[4] = kcase_ints(k, at->batch * at->k_seq, 0, 3);
+        for (int64_t t = 0; t < at->batch * at->k_seq; t++)
+            if (t % at->k_seq >= there || t % at->k_seq % 5 == 3) view_set(&k->in[4], 0, t, -1);
+    }
     k->step.first_token = (uint64_t)(kcase_int(k, 0, 5) * at->sample);
+}
+
+/* Of the decoder's own tokens, or of what was read: then no keys come, and a run may see more than it has rows. */
+static inline void build_attention_cached_biased(struct kcase *k)
+{
+    struct attention_cached_biased_attrs *at = edit_attention_cached_biased(&k->at);
+    int64_t runs = kcase_int(k, 1, 4), page = CACHE_PAGE, pages = k->large ? 20 : 3, t = kcase_int(k, 0, 2), n[4];
+    int64_t buckets = kcase_int(k, 2, 9);
+    bool stores = kcase_int(k, 0, 2) > 0;
+    *at = (struct attention_cached_biased_attrs){(int)kcase_int(k, 1, 3), (int)kcase_int(k, 1, 12),
+                                                 buckets / 2 + kcase_int(k, 1, 30)};
+    for (int64_t s = 0; s < runs; s++) t += 1 + (n[s] = kcase_int(k, 0, 12)); /* and rows of no run */
+    int64_t cols = (int64_t)at->heads * at->head_dim;
+    for (int i = 0; i < (stores ? 3 : 1); i++) k->in[i] = kcase_floats(k, t, cols, 0.5);
+    k->in[3] = kcase_tensor(k, DT_I32, runs, RUN_PAGES + pages);
+    for (int64_t s = 0, row = 0; s < runs; row += n[s++] + 1) {
+        view_set(&k->in[3], s, RUN_FIRST, (double)row);
+        view_set(&k->in[3], s, RUN_ROWS, (double)n[s]);
+        view_set(&k->in[3], s, RUN_PAST, (double)kcase_int(k, 0, page * pages - (stores ? n[s] : 0)));
+        view_set(&k->in[3], s, RUN_STATE, 0);
+        for (int64_t i = 0; i < pages; i++)
+            view_set(&k->in[3], s, RUN_PAGES + i, (double)(s * pages + (s % 2 ? pages - 1 - i : i)));
+    }
+    for (int i = 4; i < 6; i++) k->in[i] = kcase_floats(k, runs * pages * page, cols, 0.5);
+    k->n_in = stores ? 6 + (int)kcase_int(k, 0, 1) : 6;
+    if (k->n_in > 6) k->in[6] = kcase_floats(k, buckets, at->heads, 1);
 }
 
 /* A part of every sequence; documents, or none. */
@@ -1059,6 +1092,7 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_PICK] = build_pick,
         [OP_DISTANCES] = build_distances,
         [OP_ATTENTION_BIASED] = build_attention_biased,
+        [OP_ATTENTION_CACHED_BIASED] = build_attention_cached_biased,
         [OP_ADAPTED_SQUARES] = build_adapted,
         [OP_MAGNITUDES] = build_adapted,
     };

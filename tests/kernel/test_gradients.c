@@ -114,6 +114,8 @@ static void test_dropout_of_sequences(void **state)
                 v[i]->n[0] /= at->batch;
                 v[i]->p = (float *)v[i]->p + b * v[i]->n[0] * v[i]->stride;
             }
+            if (c.n_in > 4) c.in[4].n[0] /= at->batch;
+            if (c.n_in > 4) c.in[4].p = (int32_t *)c.in[4].p + b * c.in[4].n[0];
             edit_attention_biased(&c.at)->batch = 1;
             step.first_token += (uint64_t)(b * at->sample);
             c.step = &step;

@@ -86,6 +86,73 @@ static void test_cache_is_attention_in_pieces(void **state)
     }
 }
 
+/* The same with a bias by distance, in pages that are not in order; and what was read is seen whole, by tokens of any
+ * place, but for keys that are not there. A query that no key is there for is 0. */
+static void test_biased_cache_is_biased_attention(void **state)
+{
+    (void)state;
+    enum { N = 2 * CACHE_PAGE + 3, HEADS = 2, COLS = HEADS * A, READ = CACHE_PAGE + 5, BUCKETS = 6 };
+    static const int64_t piece[] = {5, 1, CACHE_PAGE, 1, 12};
+    struct kcase far = {.op = OP_DISTANCES, .dtype = DT_F32, .seed = 8, .n_in = 1}, own = far, read = far, k = far;
+    far.at = ATTRS(distances, .q_seq = N, .k_seq = N, .most = 9);
+    far.in[0] = kcase_floats(&far, BUCKETS, HEADS, 1);
+    kcase_outputs(&far);
+    assert_true(kcase_forward(&far, &kernel_family_ref, 1));
+    own.op = read.op = OP_ATTENTION_BIASED;
+    own.at = ATTRS(attention_biased, .batch = 1, .q_seq = N, .k_seq = N, .sample = N, .heads = HEADS, .head_dim = A,
+                   .heads_all = HEADS, .causal = true);
+    read.at = ATTRS(attention_biased, .batch = 1, .q_seq = N, .k_seq = READ + 7, .sample = N, .heads = HEADS,
+                    .head_dim = A, .heads_all = HEADS);
+    for (int i = 0; i < 3; i++) own.in[i] = kcase_floats(&own, N, COLS, 1);
+    for (int i = 0; i < 3; i++) read.in[i] = i ? kcase_floats(&read, READ + 7, COLS, 1) : own.in[0];
+    own.in[3] = far.out[0];
+    own.n_in = 4;
+    read.n_in = 5; /* without a bias */
+    read.in[4] = kcase_ints(&read, READ + 7, 0, 3);
+    for (int64_t j = READ; j < READ + 7; j++) view_set(&read.in[4], 0, j, -1);
+    kcase_outputs(&own);
+    kcase_outputs(&read);
+    assert_true(kcase_forward(&own, &kernel_family_ref, 1) && kcase_forward(&read, &kernel_family_ref, 2));
+    k = (struct kcase){.op = OP_ATTENTION_CACHED_BIASED, .dtype = DT_F32, .seed = 6};
+    k.at = ATTRS(attention_cached_biased, .heads = HEADS, .head_dim = A, .most = 9);
+    struct view cache[2] = {kcase_floats(&k, 6 * CACHE_PAGE, COLS, 9), kcase_floats(&k, 6 * CACHE_PAGE, COLS, 9)};
+    for (int64_t j = 0; j < READ; j++) /* in pages 5 and 1 */
+        for (int64_t c = 0; c < COLS; c++)
+            for (int i = 0; i < 2; i++)
+                view_set(&cache[i], (j < CACHE_PAGE ? 5 : 1) * CACHE_PAGE + j % CACHE_PAGE, c,
+                         view_get(&read.in[1 + i], j, c));
+    for (size_t p = 0, at = 0; p < sizeof piece / sizeof *piece; at += (size_t)piece[p++])
+        for (int reads = 0; reads < 2; reads++) {
+            static const int32_t page[2][3] = {{3, 0, 4}, {5, 1, 2}};
+            k.in[3] = kcase_tensor(&k, DT_I32, 1, RUN_PAGES + 3);
+            view_set(&k.in[3], 0, RUN_FIRST, 0);
+            view_set(&k.in[3], 0, RUN_ROWS, (double)piece[p]);
+            view_set(&k.in[3], 0, RUN_PAST, reads ? READ : (double)at);
+            view_set(&k.in[3], 0, RUN_STATE, 0);
+            for (int i = 0; i < 3; i++) view_set(&k.in[3], 0, RUN_PAGES + i, page[reads][i]);
+            for (int i = 0; i < 3; i++) {
+                k.in[i] = own.in[i];
+                k.in[i].n[0] = piece[p];
+                k.in[i].p = (float *)own.in[i].p + (int64_t)at * own.in[i].stride;
+                if (i && reads) k.in[i] = (struct view){0};
+            }
+            k.in[4] = cache[0];
+            k.in[5] = cache[1];
+            k.in[6] = far.in[0];
+            k.n_in = reads ? 6 : 7;
+            kcase_outputs(&k);
+            assert_true(kcase_forward(&k, &kernel_family_ref, 2));
+            const struct view *want = reads ? &read.out[0] : &own.out[0];
+            for (int64_t t = 0; t < piece[p]; t++)
+                for (int64_t c = 0; c < COLS; c++)
+                    assert_true(fabs(view_get(&k.out[0], t, c) - view_get(want, (int64_t)at + t, c)) < 1e-6);
+        }
+    for (int64_t j = 0; j < READ; j++) view_set(&read.in[4], 0, j, -1);
+    assert_true(kcase_forward(&read, &kernel_family_ref, 1));
+    for (int64_t t = 0; t < N; t++) assert_true(view_get(&read.out[0], t, 3) == 0);
+    for (int i = 0; i < 4; i++) kcase_free((struct kcase *[]){&k, &read, &own, &far}[i]);
+}
+
 /* Turned queries and keys know only how far apart they are; position 0 turns nothing; lengths stay. */
 static void test_rotary_is_relative(void **state)
 {
@@ -440,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_capacity_is_of_the_sequence),
         cmocka_unit_test(test_masks_one_by_one),
         cmocka_unit_test(test_cache_is_attention_in_pieces),
+        cmocka_unit_test(test_biased_cache_is_biased_attention),
         cmocka_unit_test(test_rotary_is_relative),
         cmocka_unit_test(test_activations),
         cmocka_unit_test(test_activations_of_nan),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* T5 against the transformers library (tests/golden/make_t5.py), as first published and 1.1: its directories are read,
- * loss and ten steps are its own, distances fall into its buckets; written again they hold the same numbers. What is
- * refused; layouts. */
+/* T5 against the transformers library (tests/golden/make_t5.py, make_t5_pairs.py), as first published and 1.1: its
+ * directories are read, loss and ten steps are its own, also of texts that end before their places do, distances fall
+ * into its buckets; written again they hold the same numbers. What is refused; layouts. */
 #include "encoder.h"
 
 #include "kernel/buckets.h"
@@ -82,6 +82,32 @@ static void test_ten_steps(void **state)
     }
 }
 
+/* Pairs of texts of different lengths: what is behind an end is seen by nobody. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    struct golden g;
+    struct json *root;
+    struct err e = {0};
+    if (json_parse_file(&root, GOLDEN "t5_pairs.json", 1 << 20, &e)) fail_msg("%s", e.text);
+    if (golden_open(&g, GOLDEN "t5_pairs.safetensors", &e)) fail_msg("%s", e.text);
+    for (int k = 0; k < 4; k++) {
+        struct golden_case c;
+        bool v11 = k & 1;
+        open_case(&c);
+        c.m[v11].pads = true;
+        struct engine_batch b = {.tokens = golden_i32(&g, "tokens", B * SEQ),
+                                 .targets = golden_i32(&g, "targets", B * SEQ),
+                                 .positions = golden_i32(&g, "positions", B * SEQ),
+                                 .n = B};
+        assert_true(b.tokens && b.targets && b.positions);
+        encoder_ten_steps(&c.m[v11], SEQ, c.w[v11], b, json_get(root, names[v11]), k / 2 ? "auto" : "ref");
+        close_case(&c);
+    }
+    golden_close(&g);
+    json_free(root);
+}
+
 static void test_export(void **state)
 {
     (void)state;
@@ -131,12 +157,23 @@ static void test_refused(void **state)
         {"model.encoder_len=19", "model.encoder_len: 19: no text leaves the encoder so many tokens"},
         {"model.moe.experts=4", "t5 has no experts"},
         {"parallel.chunks=2", "parallel.chunks: cuts the layers into stages"},
-        {"run.sample_every=5", "run.sample_every: text of t5 is not generated"},
         {"data.fim.rate=0.5", "data.fim.rate: is of models that write on"},
         {"data.pack=best_fit", "data.pack: spans are taken out of joined documents"},
         {"data.parts=2", "data.parts: spans are taken out of samples of one part"},
         {"data.spans.id=67", "data.spans.id: 67 is not among model.vocab = 67"},
         {"data.spans.start=67", "data.spans.start: 67 is not among model.vocab = 67"},
+        {"data.train=[{\"path\":\"x\",\"target\":\"y\"}] data.spans.rate=0.2",
+         "data.spans.rate: no spans are taken out of pairs"},
+        {"data.train=[{\"path\":\"x\",\"target\":\"y\"},z]",
+         "data.train: z is one text a record, and other sources are pairs"},
+        {"data.train=[x] data.valid=[{\"path\":\"y\",\"target\":\"z\"}]",
+         "data.valid: y is pairs of texts, and data.train has texts"},
+        {"data.train=[{\"path\":\"x\",\"target\":\"y\"}] model.encoder_len=19",
+         "model.encoder_len: 19 of model.seq_len = 20 places"},
+        {"data.train=[{\"path\":\"x\",\"target\":\"y\"}] data.pack=padded", "data.pack: a sample is one pair of texts"},
+        {"data.cut_pairs=true", "data.cut_pairs: no source is pairs of texts"},
+        {"model.family=llama model.head_dim=6 data.train=[{\"path\":\"x\",\"target\":\"y\"}]",
+         "data.train: target is of a model of"},
         {"data.mlm.rate=0.2", "data.mlm.rate: is of a model that tells hidden tokens"},
         {"model.family=llama model.head_dim=6 data.spans.rate=0.2", "data.spans.rate: is of a model of encoder"},
     };
@@ -149,15 +186,16 @@ static void test_layouts(void **state)
     (void)state;
     static const char *const variants[] = {"model.tie_embeddings=true model.feed_forward=relu model.dropout=0.1",
                                            "batch.micro=2 numerics.exact_order=true model.layers=4 "
-                                           "model.encoder_layers=2"};
-    for (size_t i = 0; i < (TOY_SANITIZED ? 1 : sizeof variants / sizeof *variants); i++)
+                                           "model.encoder_layers=2",
+                                           "data.train=[{\"path\":\"x\",\"target\":\"y\"}] model.dropout=0.1"};
+    for (size_t i = TOY_SANITIZED ? 2 : 0; i < (sizeof variants / sizeof *variants); i++)
         encoder_verify(TOY, variants[i], 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_buckets), cmocka_unit_test(test_ten_steps),
-                                       cmocka_unit_test(test_export), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_layouts)};
+                                       cmocka_unit_test(test_pairs),   cmocka_unit_test(test_export),
+                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_layouts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "kernel/dropout.h"
 #include "kernel/ref/attention_rows.h"
 
-enum { Q, K, VALUE, BIAS };
+enum { Q, K, VALUE, BIAS, PLACE };
 
 /* ---- places and distances ---- */
 static void pick_row(const struct kernel_call *c, int64_t t, double *mine)
@@ -54,14 +54,20 @@ static void distances_dw_row(const struct kernel_call *c, int64_t b, double *min
 void distances_bwd_w_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, distances_dw_row); }
 
 /* ---- attention ---- */
-static bool sees(const struct attention_biased_attrs *at, int64_t i, int64_t j) { return !at->causal || j <= i; }
+static bool has_bias(const struct kernel_call *c) { return c->n_in > BIAS && c->in[BIAS].p; }
+
+static bool sees(const struct kernel_call *c, int64_t b, int64_t i, int64_t j)
+{
+    const struct attention_biased_attrs *at = at_attention_biased(&c->at);
+    return (!at->causal || j <= i) && (c->n_in <= PLACE || ref_int(&c->in[PLACE], b * at->k_seq + j) >= 0);
+}
 
 static double score(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     const struct attention_biased_attrs *at = at_attention_biased(&c->at);
     int64_t A = at->head_dim;
     double s = ref_dot(&c->in[Q], b * at->q_seq + i, h * A, &c->in[K], b * at->k_seq + j, h * A, A);
-    return s + (c->n_in > BIAS ? ref_get(&c->in[BIAS], h, distance_column(at->q_seq, i, j)) : 0);
+    return s + (has_bias(c) ? ref_get(&c->in[BIAS], h, distance_column(at->q_seq, i, j)) : 0);
 }
 
 static double drop_factor(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j)
@@ -81,10 +87,10 @@ static void attention_row(const struct kernel_call *c, int64_t t, double *p_S)
     int64_t b = t / at->q_seq, i = t % at->q_seq, A = at->head_dim, n = at->causal ? i + 1 : at->k_seq;
     for (int64_t h = 0; h < at->heads; h++) {
         double max = -INFINITY, sum = 0;
-        for (int64_t j = 0; j < n; j++) max = fmax(max, p_S[j] = score(c, b, h, i, j));
-        for (int64_t j = 0; j < n; j++) sum += p_S[j] = exp(p_S[j] - max);
-        ref_set(&c->out[1], t, h, max + log(sum));
-        for (int64_t j = 0; j < n; j++) p_S[j] *= drop_factor(c, b, h, i, j) / sum;
+        for (int64_t j = 0; j < n; j++) max = fmax(max, p_S[j] = sees(c, b, i, j) ? score(c, b, h, i, j) : -INFINITY);
+        for (int64_t j = 0; j < n; j++) sum += p_S[j] = max > -INFINITY ? exp(p_S[j] - max) : 0;
+        ref_set(&c->out[1], t, h, sum > 0 ? max + log(sum) : INFINITY);
+        for (int64_t j = 0; j < n; j++) p_S[j] *= sum > 0 ? drop_factor(c, b, h, i, j) / sum : 0;
         for (int64_t a = 0; a < A; a++) {
             double o = 0;
             for (int64_t j = 0; j < n; j++) o += p_S[j] * ref_get(&c->in[VALUE], b * at->k_seq + j, h * A + a);
@@ -119,7 +125,8 @@ static void dq_row(const struct kernel_call *c, int64_t t, double *dq_A)
     int64_t b = t / at->q_seq, i = t % at->q_seq, A = at->head_dim;
     for (int64_t h = 0; h < at->heads; h++) {
         for (int64_t a = 0; a < A; a++) dq_A[a] = 0;
-        for (int64_t j = 0; j < at->k_seq && sees(at, i, j); j++) {
+        for (int64_t j = 0; j < (at->causal ? i + 1 : at->k_seq); j++) {
+            if (!sees(c, b, i, j)) continue;
             struct pair x = pair_backward(c, b, h, i, j);
             for (int64_t a = 0; a < A; a++) dq_A[a] += x.ds * ref_get(&c->in[K], b * at->k_seq + j, h * A + a);
         }
@@ -135,6 +142,7 @@ static void dkv_row(const struct kernel_call *c, int64_t t, double *dk_A)
     for (int64_t h = 0; h < at->heads; h++) {
         for (int64_t a = 0; a < 2 * A; a++) dk_A[a] = 0;
         for (int64_t i = at->causal ? j : 0; i < at->q_seq; i++) {
+            if (!sees(c, b, i, j)) continue;
             struct pair x = pair_backward(c, b, h, i, j);
             int64_t ti = b * at->q_seq + i;
             for (int64_t a = 0; a < A; a++) {
@@ -156,8 +164,8 @@ static void dbias_row(const struct kernel_call *c, int64_t h, double *sum_R)
     for (int64_t r = 0; r < n; r++) sum_R[r] = 0;
     for (int64_t b = 0; b < at->batch; b++)
         for (int64_t i = 0; i < at->q_seq; i++)
-            for (int64_t j = 0; j < at->k_seq && sees(at, i, j); j++)
-                sum_R[distance_column(at->q_seq, i, j)] += pair_backward(c, b, h, i, j).ds;
+            for (int64_t j = 0; j < at->k_seq; j++)
+                if (sees(c, b, i, j)) sum_R[distance_column(at->q_seq, i, j)] += pair_backward(c, b, h, i, j).ds;
     for (int64_t r = 0; r < n; r++) ref_put_grad(c, BIAS, h, r, sum_R[r]);
 }
 
@@ -173,7 +181,7 @@ void attention_biased_bwd_in_ref(const struct kernel_call *c)
     int64_t each = scratch_each(c);
     if (c->din[Q].p) ref_each_row(c, c->in[Q].n[0], each, dq_row);
     if (c->din[K].p || c->din[VALUE].p) ref_each_row(c, c->in[K].n[0], each, dkv_row);
-    if (c->n_in > BIAS && c->din[BIAS].p) ref_each_row(c, at_attention_biased(&c->at)->heads, each, dbias_row);
+    if (has_bias(c) && c->din[BIAS].p) ref_each_row(c, at_attention_biased(&c->at)->heads, each, dbias_row);
 }
 
 size_t attention_biased_scratch_ref(const struct kernel_call *c, int n_threads)

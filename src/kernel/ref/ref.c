@@ -120,6 +120,8 @@ const struct kernel_family kernel_family_ref = {
         [OP_MAGNITUDES] = {[KERNEL_FWD] = {.run = magnitudes_fwd_ref},
                            [KERNEL_BWD_IN] = {.run = magnitudes_bwd_in_ref},
                            [KERNEL_BWD_W] = {.run = magnitudes_bwd_w_ref}},
+        [OP_ATTENTION_CACHED_BIASED] = {[KERNEL_FWD] = {.run = attention_cached_biased_fwd_ref,
+                                                        .scratch = attention_cached_biased_scratch_ref}},
         [OP_ATTENTION_BIASED] = {[KERNEL_FWD] = {.run = attention_biased_fwd_ref,
                                                  .scratch = attention_biased_scratch_ref},
                                  [KERNEL_BWD_IN] = {.run = attention_biased_bwd_in_ref,

@@ -87,7 +87,8 @@ kernel_fn scan_fwd_ref, scan_bwd_in_ref, scan_bwd_w_ref, scan_cached_fwd_ref, co
 kernel_fn gated_norm_fwd_ref, gated_norm_bwd_in_ref, gated_norm_bwd_w_ref;
 kernel_fn tails_fwd_ref, tails_bwd_in_ref, halo_fwd_ref, halo_bwd_in_ref, carry_fwd_ref, carry_bwd_in_ref;
 
-kernel_fn pick_fwd_ref, distances_fwd_ref, distances_bwd_w_ref, attention_biased_fwd_ref, attention_biased_bwd_in_ref;
+kernel_fn pick_fwd_ref, distances_fwd_ref, distances_bwd_w_ref, attention_biased_fwd_ref, attention_biased_bwd_in_ref,
+    attention_cached_biased_fwd_ref;
 
 size_t linear_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t attention_scratch_ref(const struct kernel_call *c, int n_threads);
@@ -102,5 +103,6 @@ size_t conv_cached_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t scan_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t carry_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t attention_biased_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t attention_cached_biased_scratch_ref(const struct kernel_call *c, int n_threads);
 
 #endif
