@@ -414,8 +414,11 @@ static int check(const struct exporter *x, struct err *e)
                        "%s: has numbers that Llama's GGUF does not say (model.attn, mlp_bias, gate, norm_place, moe, "
                        "...)",
                        weights_path(x->w));
-    if (m->family == MODEL_LLAMA && (m->rope_scaling.factor != 0 || m->yarn.factor != 0))
-        return err_set(e, ERR_REQUEST, "%s: scaled rotary positions (rope_scaling) are not written into a GGUF",
+    if (m->family == MODEL_LLAMA &&
+        (m->rope_scaling.factor != 0 || m->yarn.factor != 0 || model_turned(m) != m->head_dim))
+        return err_set(e, ERR_REQUEST,
+                       "%s: scaled rotary positions (rope_scaling), or of a part of a head, are not written into a "
+                       "GGUF",
                        weights_path(x->w));
     return OK;
 }

@@ -99,6 +99,7 @@ static int feed_prompt(struct search *s, const float **logits, struct err *e)
     if (s->sequence[0] < 0) return err_set(e, ERR_REQUEST, "all sequences are in use");
     s->n_sequences = 1;
     int64_t fed = decoding_reuse(s->d, s->sequence[0], s->prompt, s->n);
+    if (!fed) decoding_prompt(s->d, s->sequence[0], s->n);
     do {
         now = s->n - fed < most ? s->n - fed : most;
         struct decoding_part p = {s->sequence[0], s->prompt + fed, now, 1};
