@@ -82,6 +82,7 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .tokenizer = t,
         .tokenizer_path = c->data.tokenizer,
         .fim = {c->data.fim.rate, c->data.fim.spm_rate, c->data.fim.prefix, c->data.fim.suffix, c->data.fim.middle},
+        .prefix_rate = c->data.prefix_rate,
         .mlm = {model_unmasks(&c->model) ? c->data.mlm.rate : 0, c->data.mlm.mask, c->data.mlm.random,
                 c->data.mlm.token, c->data.mlm.id},
         .spans = {model_pairs(&c->model) ? c->data.spans.rate : 0, c->data.spans.mean, c->data.spans.id,
