@@ -28,17 +28,18 @@
 #include "base/str.h"
 
 enum conf_type {
-    CONF_BOOL,   /* bool */
-    CONF_INT,    /* int64_t; plain decimal, or 1e6 when integral */
-    CONF_REAL,   /* double */
-    CONF_STRING, /* const char * in the arena; null gives NULL */
-    CONF_CHOICE, /* int: index into choices */
-    CONF_WORD,   /* char[n], inside of the target: a short text that `fits` accepts */
-    CONF_REALS,  /* double[], fixed count `n`: betas: [0.9, 0.95] */
-    CONF_POINTS, /* struct conf_points: a number, or a list of {step: S, NAME: number}, NAME the row's: weight: 2, or
-                    weight: [{step: 0, weight: 1}, {step: 100, weight: 0.5}]. Steps are whole, >= 0, and rise */
-    CONF_LIST,   /* struct conf_list: items described by `item` (a table of their own); a single item that is
-                    not in brackets is a list of one. Or of several `kinds`: then each is a struct conf_of_kind */
+    CONF_BOOL,    /* bool */
+    CONF_INT,     /* int64_t; plain decimal, or 1e6 when integral */
+    CONF_REAL,    /* double */
+    CONF_STRING,  /* const char * in the arena; null gives NULL */
+    CONF_CHOICE,  /* int: index into choices */
+    CONF_WORD,    /* char[n], inside of the target: a short text that `fits` accepts */
+    CONF_REALS,   /* double[], fixed count `n`: betas: [0.9, 0.95] */
+    CONF_NUMBERS, /* struct conf_numbers: a list of numbers, as many as there are */
+    CONF_POINTS,  /* struct conf_points: a number, or a list of {step: S, NAME: number}, NAME the row's: weight: 2, or
+                     weight: [{step: 0, weight: 1}, {step: 100, weight: 0.5}]. Steps are whole, >= 0, and rise */
+    CONF_LIST,    /* struct conf_list: items described by `item` (a table of their own); a single item that is
+                     not in brackets is a list of one. Or of several `kinds`: then each is a struct conf_of_kind */
 };
 
 /* A kind of item, with a table of its own: `- name`, or `- name: {key: value}`. */
@@ -58,7 +59,7 @@ struct conf_row {
     enum conf_type type;
     size_t offset;         /* in the target struct */
     const char *otherwise; /* default as YAML text; NULL: required. "null" for absent strings */
-    double lo, hi;         /* CONF_INT, CONF_REAL and CONF_POINTS: inclusive range; lo == hi == 0: any */
+    double lo, hi;         /* CONF_INT, CONF_REAL, CONF_NUMBERS and CONF_POINTS: inclusive range; lo == hi == 0: any */
     const char *choices;   /* CONF_CHOICE: "fp32|bf16|fp16" */
     int n;                 /* CONF_REALS: how many; CONF_WORD: bytes, with the 0 at the end */
     const char *(*fits)(const char *text); /* CONF_WORD: NULL: it does; else what was wanted */
@@ -70,6 +71,12 @@ struct conf_row {
     const struct conf_kind *const *kinds; /* CONF_LIST: of these instead of `item`; ends with NULL */
     bool plain_one;  /* CONF_LIST of items that are one text: a list of one is printed as that text */
     const char *doc; /* one line for --help and docs */
+};
+
+enum { CONF_NUMBERS_MOST = 128 };
+struct conf_numbers {
+    int64_t n;
+    double v[CONF_NUMBERS_MOST]; /* zeros behind the n-th, so that equal lists are equal bytes */
 };
 
 struct conf_point {

@@ -83,6 +83,16 @@ static void print_points(struct str *out, const struct conf_row *row, const stru
     }
 }
 
+static void print_numbers(struct str *out, const double *v, int64_t n)
+{
+    str_putc(out, '[');
+    for (int64_t i = 0; i < n; i++) {
+        if (i) str_puts(out, ", ");
+        print_real(out, v[i]);
+    }
+    str_putc(out, ']');
+}
+
 static void print_scalar(struct str *out, const struct conf_row *row, const char *at)
 {
     switch (row->type) {
@@ -107,13 +117,12 @@ static void print_scalar(struct str *out, const struct conf_row *row, const char
     }
     case CONF_WORD: print_text(out, at); break;
     case CONF_CHOICE: print_choice(out, row->choices, *(const int *)(const void *)at); break;
-    case CONF_REALS:
-        for (int i = 0; i < row->n; i++) {
-            str_puts(out, i ? ", " : "[");
-            print_real(out, ((const double *)(const void *)at)[i]);
-        }
-        str_putc(out, ']');
+    case CONF_REALS: print_numbers(out, (const double *)(const void *)at, row->n); break;
+    case CONF_NUMBERS: {
+        const struct conf_numbers *v = (const struct conf_numbers *)(const void *)at;
+        print_numbers(out, v->v, v->n);
         break;
+    }
     case CONF_POINTS: print_points(out, row, (const struct conf_points *)(const void *)at); break;
     case CONF_LIST: break; /* print_list: it is not one line */
     }
@@ -194,7 +203,7 @@ static void help_type(const struct conf_row *row, struct str *out)
         [CONF_REAL] = "number",     [CONF_STRING] = "text",
         [CONF_CHOICE] = "",         [CONF_WORD] = "text",
         [CONF_REALS] = "numbers",   [CONF_POINTS] = "number, or points",
-        [CONF_LIST] = "list",
+        [CONF_LIST] = "list",       [CONF_NUMBERS] = "numbers",
     };
     str_puts(out, row->type == CONF_CHOICE ? row->choices : names[row->type]);
     if (row->lo == 0 && row->hi == 0) return;

@@ -167,6 +167,21 @@ static int set_reals(const struct source *s, const struct scope *sc, const struc
     return OK;
 }
 
+static int set_numbers(const struct source *s, const struct scope *sc, const struct conf_row *row,
+                       const struct conf_node *v)
+{
+    char wanted[160], range[96];
+    struct conf_numbers *out = (struct conf_numbers *)(void *)(sc->target + row->offset);
+    snprintf(wanted, sizeof wanted, "a list of at most %d numbers%s", CONF_NUMBERS_MOST, range_text(row, range));
+    if (v->kind != CONF_NODE_LIST || v->n > CONF_NUMBERS_MOST) return wrong_type(s, sc, row, v, wanted);
+    *out = (struct conf_numbers){.n = v->n};
+    int i = 0;
+    for (const struct conf_node *item = v->first; item; item = item->next, i++)
+        if (!parse_number(item, &out->v[i]) || (has_range(row) && (out->v[i] < row->lo || out->v[i] > row->hi)))
+            return wrong_type(s, sc, row, item, wanted);
+    return OK;
+}
+
 /* A member of a point; NULL. */
 static const struct conf_node *member(const struct conf_node *point, const char *name)
 {
@@ -218,8 +233,9 @@ static int set_points(const struct source *s, const struct scope *sc, const stru
 typedef int set_fn(const struct source *, const struct scope *, const struct conf_row *, const struct conf_node *);
 
 static set_fn *const setters[] = {
-    [CONF_BOOL] = set_bool,     [CONF_INT] = set_int,   [CONF_REAL] = set_real,   [CONF_STRING] = set_string,
-    [CONF_CHOICE] = set_choice, [CONF_WORD] = set_word, [CONF_REALS] = set_reals, [CONF_POINTS] = set_points,
+    [CONF_BOOL] = set_bool,     [CONF_INT] = set_int,       [CONF_REAL] = set_real,
+    [CONF_STRING] = set_string, [CONF_CHOICE] = set_choice, [CONF_WORD] = set_word,
+    [CONF_REALS] = set_reals,   [CONF_POINTS] = set_points, [CONF_NUMBERS] = set_numbers,
 };
 
 int conf_set_scalar(const struct source *s, const struct scope *sc, const struct conf_row *row,

@@ -166,6 +166,12 @@ static int check_numbers(const struct gguf_family *f, const struct model_config 
         return refuse(what, "readers of GGUF weigh the chosen experts to a sum of 1 (model.moe.norm_topk)", e);
     if (f->local && m->attn.window && !same_layers(&m->attn.local, f->local, m->layers))
         return refuse(what, "readers of GGUF have windows in other layers than model.attn.local's", e);
+    if (model_prefixes(m))
+        return refuse(what, "readers of GGUF see no prompt in both directions (model.attn.prefix)", e);
+    if (model_long_rope(m) || model_turned(m) != m->head_dim)
+        return refuse(what,
+                      "positions by longrope, or of a part of a head (model.rope_part), are not written into a GGUF",
+                      e);
     if (stretches(m) && (r->kind == ROPE_DYNAMIC || (r->kind == ROPE_LLAMA3 && !f->neighbours)))
         return refuse(what,
                       "positions scaled in this way (model.rope_scaling.kind) are not read from a GGUF of this family",

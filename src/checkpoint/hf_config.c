@@ -31,7 +31,7 @@ enum {
 #define BERT_TELLS "BertForSequenceClassification"
 
 /* Columns of a head that positions turn. */
-static int64_t turned_columns(const struct model_config *c) { return c->mla.kv_rank ? c->mla.rope_dim : c->head_dim; }
+static int64_t turned_columns(const struct model_config *c) { return model_turned(c); }
 
 /* ours: the family that computes it; scores: the name of a reward model, NULL: there is none. */
 static const struct hf_row {
@@ -142,8 +142,49 @@ static int settle_gpt2(struct hf_model *m, const struct json *config, const stru
     return OK;
 }
 
-static int check_scaling(struct model_config *c, unsigned in, const char *what, const char *key, struct err *e)
+enum { PHI3_ORIGINAL = 4096 }; /* what their class takes where a file has no original_max_position_embeddings */
+
+/* Phi-3's files have the original length beside the object, and what is inside of it counts for nothing there. The
+ * factor is the ratio of two lengths where it is not said. */
+static int settle_longrope(struct hf_model *m, const struct json *config, const char *what, const char *key,
+                           struct err *e)
 {
+    struct model_config *c = &m->model;
+    struct rope_scaling_config *r = &c->rope_scaling;
+    int64_t original = PHI3_ORIGINAL;
+    if (m->family == HF_PHI3) {
+        bool said = is_given(config, "original_max_position_embeddings");
+        int rc = said ? json_need_int(config, "original_max_position_embeddings", 2, 1 << 24, &original, what, e) : OK;
+        if (rc) return rc;
+        r->original_max_position = original;
+    }
+    if (!r->original_max_position) r->original_max_position = c->max_positions;
+    if (r->original_max_position < 2)
+        return err_set(e, ERR_REQUEST, "%s: %s: original_max_position_embeddings: wanted 2 or more", what, key);
+    if (r->factor == 0) r->factor = (double)c->max_positions / (double)r->original_max_position;
+    return OK;
+}
+
+/* A number for each pair that turns, which is known when all is read. */
+static int check_factors(const struct model_config *c, const struct json *config, const char *what, struct err *e)
+{
+    const char *key = is_given(config, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    int64_t pairs = model_turned(c) / 2;
+    static const char *const names[] = {"short_factor", "long_factor"};
+    const struct conf_numbers *const lists[] = {&c->rope_scaling.short_factors, &c->rope_scaling.long_factors};
+    for (int i = 0; model_long_rope(c) && i < 2; i++)
+        if (lists[i]->n != pairs)
+            return err_set(e, ERR_REQUEST,
+                           "%s: %s.%s: %lld numbers; the %lld columns of a head that turn are %lld pairs", what, key,
+                           names[i], (long long)lists[i]->n, (long long)(2 * pairs), (long long)pairs);
+    return OK;
+}
+
+static int check_scaling(struct hf_model *m, unsigned in, const struct json *config, const char *what, const char *key,
+                         struct err *e)
+{
+    struct model_config *c = &m->model;
+    if (in == IN_LONGROPE) return settle_longrope(m, config, what, key, e);
     const struct rope_scaling_config *r = &c->rope_scaling;
     if (in == IN_YARN && !r->original_max_position) c->rope_scaling.original_max_position = c->max_positions;
     if (in == IN_DYNAMIC || in == IN_LINEAR) c->rope_scaling.original_max_position = c->max_positions;
@@ -156,44 +197,43 @@ static int check_scaling(struct model_config *c, unsigned in, const char *what, 
 }
 
 /* The angles of one object. */
-static int read_rope_object(struct hf_model *m, const struct json *rope, const char *key,
+static int read_rope_object(struct hf_model *m, const struct json *config, const struct json *rope, const char *key,
                             const struct hf_ignore *ignore, const char *what, struct err *e)
 {
     static const struct {
         const char *type;
         unsigned in;
-    } kinds[] = {{"default", IN_DEFAULT},
-                 {"llama3", IN_LLAMA3},
-                 {"yarn", IN_YARN},
-                 {"linear", IN_LINEAR},
-                 {"dynamic", IN_DYNAMIC}};
+    } kinds[] = {{"default", IN_DEFAULT}, {"llama3", IN_LLAMA3},   {"yarn", IN_YARN},
+                 {"linear", IN_LINEAR},   {"dynamic", IN_DYNAMIC}, {"longrope", IN_LONGROPE}};
     const char *type = json_string(json_get(rope, "rope_type"), NULL, NULL);
     if (!type) type = json_string(json_get(rope, "type"), NULL, "default");
     unsigned in = 0;
     for (size_t i = 0; json_kind(rope) == JSON_OBJECT && i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(type, kinds[i].type)) in = kinds[i].in;
-    if (in != IN_DEFAULT && m->family == HF_PHI3) in = 0; /* their code takes yarn for longrope, and knows no other */
+    bool phi3 = m->family == HF_PHI3, older = !strcmp(type, "su") || !strcmp(type, "yarn"); /* names for the same */
+    if (phi3 && in != IN_DEFAULT) in = older ? IN_LONGROPE : in & IN_LONGROPE;
     if (!in)
         return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only %s", what, key, type,
-                       m->family == HF_PHI3 ? "default is" : "default, linear, dynamic, llama3 and yarn are");
-    int rc = hf_keys_check_rope(rope, key, in, ignore, what, e);
+                       phi3 ? "default and longrope are" : "default, linear, dynamic, llama3, yarn and longrope are");
+    int rc = hf_keys_check_rope(m->family, rope, key, in, ignore, what, e);
     if (rc == OK) rc = hf_numbers_read(&m->model, model_numbers, rope, in, what, e);
-    return rc == OK ? check_scaling(&m->model, in, what, key, e) : rc;
+    return rc == OK ? check_scaling(m, in, config, what, key, e) : rc;
 }
 
 /* Gemma 3 in files of transformers 5: an object for each type of layer. That of local layers is a base and nothing
  * else. */
-static int read_rope_by_type(struct hf_model *m, const struct json *rope, const struct hf_ignore *ignore,
-                             const char *what, struct err *e)
+static int read_rope_by_type(struct hf_model *m, const struct json *config, const struct json *rope,
+                             const struct hf_ignore *ignore, const char *what, struct err *e)
 {
     const struct json *all = json_get(rope, "full_attention"), *near = json_get(rope, "sliding_attention");
     struct hf_model local = *m;
     if (json_size(rope) != (size_t)(all != NULL) + (near != NULL))
         return err_set(e, ERR_REQUEST,
                        "%s: rope_parameters: wanted full_attention and sliding_attention, and nothing else", what);
-    int rc = all ? read_rope_object(m, all, "rope_parameters.full_attention", ignore, what, e) : OK;
+    int rc = all ? read_rope_object(m, config, all, "rope_parameters.full_attention", ignore, what, e) : OK;
     local.model.rope_theta = local.model.attn.local_theta;
-    if (rc == OK && near) rc = read_rope_object(&local, near, "rope_parameters.sliding_attention", ignore, what, e);
+    if (rc == OK && near)
+        rc = read_rope_object(&local, config, near, "rope_parameters.sliding_attention", ignore, what, e);
     if (rc == OK && (local.model.rope_scaling.factor > 0 || local.model.yarn.factor > 0))
         return err_set(e, ERR_REQUEST,
                        "%s: rope_parameters.sliding_attention: scaled angles of local layers are not computed here",
@@ -214,8 +254,8 @@ static int read_rope(struct hf_model *m, const struct json *config, const struct
     if (!is_given(config, key)) return OK;
     const struct json *rope = json_get(config, key);
     if (newer && m->family == HF_GEMMA3 && (json_get(rope, "full_attention") || json_get(rope, "sliding_attention")))
-        return read_rope_by_type(m, rope, ignore, what, e);
-    return read_rope_object(m, rope, key, ignore, what, e);
+        return read_rope_by_type(m, config, rope, ignore, what, e);
+    return read_rope_object(m, config, rope, key, ignore, what, e);
 }
 
 static int settle_llama(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
@@ -225,14 +265,15 @@ static int settle_llama(struct hf_model *m, const struct json *config, const str
     if (!c->kv_heads) c->kv_heads = c->heads;
     if (!c->head_dim) c->head_dim = c->hidden / c->heads;
     c->attn.o_bias = c->attn.qkv_bias && m->family != HF_QWEN2; /* attention_bias is of all its products */
-    int64_t turned = turned_columns(c);
     int rc = read_rope(m, config, ignore, what, e);
+    if (c->rope_part == 1) c->rope_part = 0;
+    int64_t turned = turned_columns(c);
     if (rc == OK && c->heads % c->kv_heads)
         rc = err_set(e, ERR_REQUEST, "%s: num_attention_heads: %lld is not a multiple of num_key_value_heads %lld",
                      what, (long long)c->heads, (long long)c->kv_heads);
     if (rc == OK && (turned < 1 || turned % 2))
-        rc = err_set(e, ERR_REQUEST, "%s: head_dim: %lld is not even, as rotary embedding needs", what,
-                     (long long)turned);
+        rc = err_set(e, ERR_REQUEST, "%s: head_dim: of a head %lld columns turn, and rotary embedding turns pairs",
+                     what, (long long)turned);
     return rc == OK ? hf_layers_read(m, config, what, e) : rc;
 }
 
@@ -486,6 +527,7 @@ int hf_text_read(struct hf_model *m, const struct json *config, const struct hf_
     if (rc == OK) rc = hf_numbers_read(m, hf_more_numbers, config, in, what, e);
     if (rc == OK) rc = (settle[m->model.family] ? settle[m->model.family] : settle_llama)(m, config, ignore, what, e);
     if (rc == OK) rc = hf_own_read(m, config, what, e);
+    if (rc == OK) rc = check_factors(&m->model, config, what, e);
     if (rc == OK) rc = read_token_ids(m, config, what, e);
     if (rc == OK) rc = settle_scores(m, config, what, e);
     return rc;
@@ -523,17 +565,33 @@ static struct model_config in_their_words(const struct model_config *c)
 {
     struct model_config t = *c;
     if (!t.moe.groups) t.moe.groups = t.moe.top_groups = 1;
-    t.head_dim = turned_columns(c);
+    t.head_dim = c->mla.kv_rank ? c->mla.rope_dim : c->head_dim;
     if (t.attn.scale_dim <= 0) t.attn.scale_dim = (double)c->head_dim;
     if (t.attn.local_theta <= 0) t.attn.local_theta = c->rope_theta;
     return t;
 }
 
+/* Longrope's numbers as the object has them: what follows from others is left out, since older releases of Phi-3's
+ * code take an object of the type and two lists only. */
+static struct rope_scaling_config long_scaling(const struct model_config *c)
+{
+    struct rope_scaling_config r = c->rope_scaling;
+    if (r.factor == (double)c->max_positions / (double)r.original_max_position) r.factor = 0;
+    if (c->family == MODEL_PHI3) r.original_max_position = 0; /* beside it */
+    return r;
+}
+
+static void put_original(struct json_out *o, const struct hf_put *p)
+{
+    json_put_int(o, p->key, ((const struct model_config *)p->of)->rope_scaling.original_max_position);
+}
+
 static void put_rope(struct json_out *o, const struct hf_put *p)
 {
-    const struct model_config *c = p->of;
-    static const unsigned in[] = {IN_LLAMA3, IN_LINEAR, IN_DYNAMIC};
-    static const char *const types[] = {"llama3", "linear", "dynamic"};
+    struct model_config theirs = *(const struct model_config *)p->of;
+    const struct model_config *c = &theirs;
+    static const unsigned in[] = {IN_LLAMA3, IN_LINEAR, IN_DYNAMIC, IN_LONGROPE};
+    static const char *const types[] = {"llama3", "linear", "dynamic", "longrope"};
     bool yarn = c->yarn.factor > 0;
     struct hf_puts puts = {.n = 0};
     if (!yarn && c->rope_scaling.factor == 0) {
@@ -546,11 +604,13 @@ static void put_rope(struct json_out *o, const struct hf_put *p)
         json_end_object(o);
         return;
     }
+    bool only = c->family == MODEL_PHI3; /* the type and nothing of it under another name */
+    if (model_long_rope(c)) theirs.rope_scaling = long_scaling(c);
     hf_puts_add_numbers(&puts, c, model_numbers, yarn ? IN_YARN : in[c->rope_scaling.kind]);
     json_begin_object(o, p->key);
     const char *type = yarn ? "yarn" : types[c->rope_scaling.kind];
     if (yarn || c->rope_scaling.kind != ROPE_LLAMA3) json_put_string(o, "type", type); /* older releases read this */
-    json_put_string(o, "rope_type", type);
+    if (!only) json_put_string(o, "rope_type", type);
     hf_puts_write(&puts, o);
     json_end_object(o);
 }
@@ -599,9 +659,10 @@ static void put_pairs(struct json_out *o, const struct hf_put *p)
 static int decoder_expressible(const struct hf_model *m, struct err *e)
 {
     double only;
-    if (m->family == HF_PHI3 && (m->model.rope_scaling.factor > 0 || m->model.yarn.factor > 0))
+    bool scaled = m->model.rope_scaling.factor > 0 || m->model.yarn.factor > 0;
+    if (m->family == HF_PHI3 && scaled && !model_long_rope(&m->model))
         return err_set(e, ERR_REQUEST,
-                       "phi3: their code scales positions in another way (model.rope_scaling, model.yarn)");
+                       "phi3: their code scales positions by longrope only (model.rope_scaling, model.yarn)");
     for (const struct number *n = model_numbers; n->row.path; n++)
         if (hf_own_has(m, n, &only))
             return err_set(e, ERR_REQUEST, "%s: their code has no key for %s, and another value there than this model",
@@ -719,6 +780,8 @@ void hf_config_put_as(struct json_out *o, const char *key, const struct hf_model
                     (struct hf_put){m->family == HF_MAMBA2 ? 64 : 89, "time_step_limit", put_steps, &theirs, NULL});
     if (writes && m->family != HF_GPT2 && !model_scans(&m->model))
         hf_puts_add(&puts, (struct hf_put){150, "rope_scaling", put_rope, &theirs, NULL});
+    if (m->family == HF_PHI3 && model_long_rope(&m->model))
+        hf_puts_add(&puts, (struct hf_put){95, "original_max_position_embeddings", put_original, &theirs, NULL});
     if (m->model.mla.kv_rank) hf_puts_add(&puts, (struct hf_put){310, "topk_method", put_method, &theirs, NULL});
     bool otherwise = m->model.moe.groups && m->model.moe.group_pairs != m->model.moe.bias;
     if (m->model.mla.kv_rank && otherwise)

@@ -103,14 +103,17 @@ static const struct key keys[] = {
 
     {"cache_implementation", GM, HARMLESS, NULL, 0},
     {"use_bidirectional_attention", GM, FALSE_, NULL, 0},
-    {"hidden_act", GM, HARMLESS, NULL, 0},                       /* their code reads another key */
-    {"original_max_position_embeddings", PH, HARMLESS, NULL, 0}, /* of a scaling that is refused by its type */
-    {"hidden_act", GO, HARMLESS, NULL, 0},                       /* their gate is its own, whatever this says */
+    {"hidden_act", GM, HARMLESS, NULL, 0},                   /* their code reads another key */
+    {"original_max_position_embeddings", PH, READ, NULL, 0}, /* of longrope: hf_config.c */
+    {"full_attn_mod", PH, ONE, NULL, 0},                     /* Phi-4-mini's; the library reads none of them */
+    {"interpolate_factor", PH, ONE, NULL, 0},
+    {"lm_head_bias", PH, FALSE_, NULL, 0},
+    {"hidden_act", GO, HARMLESS, NULL, 0}, /* their gate is its own, whatever this says */
     {"swiglu_alpha", GO, SLOPE, NULL, 0},
     {"initial_context_length", GO, HARMLESS, NULL, 0}, /* older names of what is read */
     {"experts_per_token", GO, HARMLESS, NULL, 0},
     {"rope_interleaved", SM, FALSE_, NULL, 0},
-    {"partial_rotary_factor", R | LV, ONE, NULL, 0},
+    {"partial_rotary_factor", (R & ~PH) | LV, ONE, NULL, 0},
     {"pretraining_tp", R | LV, HARMLESS, NULL, 0},      /* products cut into pieces, summed in another order */
     {"max_sequence_length", L | LV, HARMLESS, NULL, 0}, /* early Llama files, beside max_position_embeddings */
 
@@ -334,19 +337,20 @@ int hf_keys_check_in(unsigned in, const struct json *config, const struct hf_ign
     return OK;
 }
 
-int hf_keys_check_rope(const struct json *rope, const char *key, unsigned in, const struct hf_ignore *ignore,
-                       const char *what, struct err *e)
+int hf_keys_check_rope(enum hf_family family, const struct json *rope, const char *key, unsigned in,
+                       const struct hf_ignore *ignore, const char *what, struct err *e)
 {
-    static const struct key others[] = {{"type", ALL, READ, NULL, 0},
-                                        {"rope_type", ALL, READ, NULL, 0},
-                                        {"partial_rotary_factor", R, ONE, NULL, 0},
-                                        {"attention_factor", R, NULL_, NULL, 0}};
+    const struct key others[] = {{"type", ALL, READ, NULL, 0},
+                                 {"rope_type", ALL, READ, NULL, 0},
+                                 {"partial_rotary_factor", ALL & ~PH, ONE, NULL, 0},
+                                 {"partial_rotary_factor", PH, READ, NULL, 0},
+                                 {"attention_factor", in & IN_LONGROPE ? 0 : ALL, NULL_, NULL, 0}};
     for (void *it = json_iter(rope); it; it = json_iter_next(rope, it)) {
         const char *name = json_iter_key(it);
         const struct json *v = json_iter_value(it);
         const struct key *k = NULL;
         for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-            if (strcmp(name, others[i].name) == 0) k = &others[i];
+            if (others[i].families >> family & 1 && strcmp(name, others[i].name) == 0) k = &others[i];
         if (json_kind(v) == JSON_NULL || (k ? fits(k, v) : hf_number_spelt(name, in) != NULL)) continue;
         struct str path = {0};
         str_printf(&path, "%s.%s", key, name);

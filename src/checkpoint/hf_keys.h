@@ -17,8 +17,8 @@ int hf_keys_check_in(unsigned in, const struct json *config, const struct hf_ign
                      struct err *e);
 /* The same for the object of rotary positions: `key` is its name, `in` its kind (IN_DEFAULT, IN_LLAMA3, IN_YARN).
  * Members are named "rope_scaling.factor" in `ignore` and in errors. */
-int hf_keys_check_rope(const struct json *rope, const char *key, unsigned in, const struct hf_ignore *ignore,
-                       const char *what, struct err *e);
+int hf_keys_check_rope(enum hf_family family, const struct json *rope, const char *key, unsigned in,
+                       const struct hf_ignore *ignore, const char *what, struct err *e);
 /* Keys with one value only that their libraries want to see. */
 void hf_keys_add(struct hf_puts *s, unsigned in);
 

@@ -74,6 +74,20 @@ static int read_bool(const struct json *v, const char *key, bool *out, const cha
     return OK;
 }
 
+static int read_numbers(const struct json *v, const char *key, const struct conf_row *r, struct conf_numbers *out,
+                        const char *what, struct err *e)
+{
+    size_t n = v && json_kind(v) == JSON_ARRAY ? json_size(v) : 0;
+    *out = (struct conf_numbers){.n = (int64_t)n};
+    if (n < 1 || n > CONF_NUMBERS_MOST)
+        return err_set(e, ERR_REQUEST, "%s: %s: wanted a list of 1 to %d numbers", what, key, CONF_NUMBERS_MOST);
+    for (size_t i = 0; i < n; i++) {
+        int rc = read_real(json_at(v, i), key, r->lo, r->hi, &out->v[i], what, e);
+        if (rc) return rc;
+    }
+    return OK;
+}
+
 /* The least that a file may say: in a range that begins at 0, 0 mostly means that there is none, and is not said. */
 static double least(const struct conf_row *r, const struct spelling *s)
 {
@@ -95,6 +109,7 @@ static int read_number(void *at, const struct number *n, const struct spelling *
     case CONF_INT: return json_need_int(object, s->key, (int64_t)least(r, s), (int64_t)r->hi, at, what, e);
     case CONF_REAL: return read_real(v, s->key, least(r, s), r->hi, at, what, e);
     case CONF_BOOL: return read_bool(v, s->key, at, what, e);
+    case CONF_NUMBERS: return read_numbers(v, s->key, r, at, what, e);
     default: break;
     }
     int word =
@@ -135,6 +150,13 @@ static void put_word(struct json_out *o, const char *key, const char *words, int
     str_free(&s);
 }
 
+static void put_numbers(struct json_out *o, const char *key, const struct conf_numbers *v)
+{
+    json_begin_array(o, key);
+    for (int64_t i = 0; i < v->n; i++) put_float(o, NULL, v->v[i]);
+    json_end_array(o);
+}
+
 /* A real number of ours that their class declares as an integer. */
 static bool is_whole_there(const struct hf_put *p)
 {
@@ -151,6 +173,7 @@ void hf_put_value(struct json_out *o, const struct hf_put *p)
         else put_float(o, p->key, *(const double *)p->of);
         break;
     case CONF_BOOL: json_put_bool(o, p->key, *(const bool *)p->of); break;
+    case CONF_NUMBERS: put_numbers(o, p->key, p->of); break;
     default: put_word(o, p->key, p->number->row.choices, *(const int *)p->of);
     }
 }
@@ -164,6 +187,7 @@ static double value(const struct number *n, const void *at)
     case CONF_REAL: return *(const double *)at;
     case CONF_BOOL: return *(const bool *)at;
     case CONF_WORD: return 0; /* hf_layers.c's */
+    case CONF_NUMBERS: return (double)((const struct conf_numbers *)at)->n;
     default: return *(const int *)at;
     }
 }

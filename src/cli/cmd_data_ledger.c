@@ -13,6 +13,7 @@
 #include "cli/image_samples.h"
 #include "config/setup.h"
 #include "data/batch.h"
+#include "layout/document_ids.h"
 #include "layout/document_order.h"
 #include "run/datasets.h"
 #include "run/skips.h"
@@ -165,10 +166,14 @@ static double evenness(const struct teller *l, const struct batch *b, bool area)
 {
     int n = to_int(l->c->parallel.cp);
     int64_t seq = b->seq_len, *order = xmalloc(to_size(seq) * sizeof *order);
+    int32_t *marked = model_prefixes(&l->c->model) ? xmalloc(to_size(seq) * sizeof *marked) : NULL;
     double *sum = xcalloc((size_t)n, sizeof *sum), *one = xcalloc((size_t)n, sizeof *one), all = 0, most = 0;
     for (int64_t s = 0; s < b->n_seqs; s++) {
-        if (area) document_order(b->documents + s * seq, seq, n, order);
-        document_pairs(b->documents + s * seq, seq, n, area ? order : NULL, one);
+        const int32_t *docs = b->documents + s * seq;
+        if (marked) document_mark(docs, b->targets + s * seq, seq, marked);
+        if (marked) docs = marked;
+        if (area) document_order(docs, marked, seq, n, order);
+        document_pairs(docs, marked, seq, n, area ? order : NULL, one);
         for (int p = 0; p < n; p++) sum[p] += one[p];
     }
     for (int p = 0; p < n; p++) {
@@ -176,6 +181,7 @@ static double evenness(const struct teller *l, const struct batch *b, bool area)
         most = sum[p] > most ? sum[p] : most;
     }
     xfree(order);
+    xfree(marked);
     xfree(sum);
     xfree(one);
     return most * n / all;

@@ -44,6 +44,7 @@ static const struct rule {
     {"data.parts", REFUSED},
     {"data.group", REFUSED},
     {"data.weights", REFUSED},
+    {"data.prefix_rate", REFUSED},
     {"data.fim", REFUSED},
     {"data.mlm", REFUSED},
     {"data.spans", REFUSED},

@@ -174,6 +174,9 @@ const struct conf_row config_rows[] = {
         "so many samples in a row are of like length, and of one source: a divisor of batch.global; 0: as they come"),
     CHOICE("data.weights", data.weights, "stepwise", "stepwise|linear",
            "between two steps for which a source has a weight: the first one's, or on the line from it to the second"),
+    REAL("data.prefix_rate", data.prefix_rate, "0", 0, 1,
+         "share of the documents in samples whose beginning, up to a place drawn by seed and sample, is not trained (with "
+         "model.attn.prefix: prefix LM); those with a loss mask stay"),
     REAL("data.fim.rate", data.fim.rate, "0", 0, 1,
          "fill-in-the-middle: share of the documents in training samples that are cut in three at two characters, the middle put last; 0: none"),
     REAL("data.fim.spm_rate", data.fim.spm_rate, "0.5", 0, 1, "of those, the share with the suffix before the prefix (SPM), not behind it (PSM)"),
@@ -699,6 +702,7 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
                           "%g beside YaRN's (model.yarn.factor: %g): positions are scaled in one way; set one "
                           "of the two to 0",
                           c->model.rope_scaling.factor, c->model.yarn.factor);
+    if (c->model.rope_part == 1) c->model.rope_part = 0;
     if (model_mixes(&c->model) && !c->from.dir && !strcmp(conf_where(f, "model.layers"), "default"))
         c->model.layers = layer_kinds_length(&c->model.pattern);
     if (model_scans(&c->model) && !c->model.ssm.heads) c->model.ssm.heads = 2 * c->model.hidden / c->model.ssm.head_dim;

@@ -87,6 +87,7 @@ struct config {
             double rate, spm_rate;
             const char *prefix, *suffix, *middle;
         } fim;
+        double prefix_rate;
         struct {
             double rate, mask, random;
             const char *token;

@@ -261,6 +261,14 @@ int config_resolve_data(struct config *c, const struct conf *f, struct err *e)
             snprintf(key, sizeof key, "%s[%d].weight", l ? "data.valid" : "data.train", i);
             rc = check_weight((const struct config_source *)lists[l]->items + i, f, key, e);
         }
+    if (!rc && c->data.prefix_rate > 0 && model_both_ways(&c->model))
+        rc = conf_error(f, e, "data.prefix_rate", "is of models that predict the next token of a text; leave it out");
+    if (!rc && model_prefixes(&c->model)) {
+        if (!c->model.document_mask && is_given(f, "model.document_mask"))
+            return conf_error(f, e, "model.document_mask",
+                              "false, but a prefix is one document's (model.attn.prefix); leave this key out");
+        c->model.document_mask = true;
+    }
     if (rc || c->data.pack == PACK_JOINED) return rc;
     rc = imply(c, f, "data.reset_positions", "every document begins at position 0", &c->data.reset_positions, e);
     if (!rc)

@@ -162,7 +162,7 @@ bool config_cp_area(const struct config *c)
 {
     if (c->parallel.cp == 1 || c->parallel.cp_balance == CP_BALANCE_POSITION) return false;
     if (c->parallel.cp_balance == CP_BALANCE_AREA) return true;
-    return config_packs(c) && !by_place(c);
+    return (config_packs(c) || model_prefixes(&c->model)) && !by_place(c);
 }
 
 static int check_balance(const struct config *c, const struct conf *f, struct err *e)

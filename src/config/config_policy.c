@@ -21,6 +21,7 @@ static bool serves(const struct config *c) { return c->parallel.servers > 0; }
 static bool skips_bad(const struct config *c) { return c->data.skip_bad; }
 static bool validates(const struct config *c) { return c->data.valid.n > 0; }
 static bool witnessed(const struct config *c) { return c->run.replay_every > 0; }
+static bool begins_late(const struct config *c) { return c->data.prefix_rate > 0; }
 static bool rearranges(const struct config *c) { return c->data.fim.rate > 0; }
 static bool masks(const struct config *c) { return c->model.document_mask; }
 static bool no_reward(const struct config *c) { return !c->train.grpo.reward || !*c->train.grpo.reward; }
@@ -70,6 +71,7 @@ static const struct {
     {"parallel.servers", serves, "workers of a parameter server have no step in common; choose 0"},
     {"data.skip_bad", skips_bad, "prompts are read whole, and a bad one is an error; choose false"},
     {"data.valid", validates, "rewards are told of every step's own answers (metrics.jsonl); leave it out"},
+    {"data.prefix_rate", begins_late, "the prompt of an answer is what it is; choose 0"},
     {"data.fim.rate", rearranges, "answers are not rearranged; choose 0"},
     {"run.replay_every", witnessed, "a part of a batch is not computed again by another rank; choose 0"},
     {"batch.global", no_groups, "a step is whole groups of train.grpo.group answers; choose a multiple of that"},

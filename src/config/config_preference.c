@@ -19,6 +19,7 @@ static bool has_recipe(const struct config *c)
 static bool serves(const struct config *c) { return c->parallel.servers > 0; }
 static bool skips_bad(const struct config *c) { return c->data.skip_bad; }
 static bool witnessed(const struct config *c) { return c->run.replay_every > 0; }
+static bool begins_late(const struct config *c) { return c->data.prefix_rate > 0; }
 static bool rearranges(const struct config *c) { return c->data.fim.rate > 0; }
 static bool in_groups(const struct config *c) { return c->data.group > 0; }
 static bool in_parts(const struct config *c) { return c->data.parts > 1; }
@@ -57,6 +58,7 @@ static const struct {
      "no precision.layers"},
     {"parallel.servers", serves, "workers of a parameter server do not wait for both answers of a pair; choose 0"},
     {"data.skip_bad", skips_bad, "a record that is skipped would part the pairs behind it; choose false"},
+    {"data.prefix_rate", begins_late, "the prompt of an answer is what it is; choose 0"},
     {"data.fim.rate", rearranges, "answers are not rearranged; choose 0"},
     {"data.group", in_groups, "sequences are pairs; choose 0"},
     {"data.parts", in_parts, "a sequence is an answer; choose 1"},

@@ -23,6 +23,7 @@ size_t key_bytes(const struct conf_row *r)
     case CONF_REAL: return sizeof(double);
     case CONF_WORD: return (size_t)r->n;
     case CONF_REALS: return (size_t)r->n * sizeof(double);
+    case CONF_NUMBERS: return sizeof(struct conf_numbers);
     case CONF_STRING: return sizeof(char *);
     case CONF_CHOICE: return sizeof(int);
     case CONF_POINTS: return sizeof(struct conf_points);
@@ -48,6 +49,7 @@ const char *key_show(const struct conf_row *r, const void *v, char out[64])
     if (r->type == CONF_INT) snprintf(out, 64, "%lld", (long long)*(const int64_t *)v);
     if (r->type == CONF_REAL) snprintf(out, 64, "%.9g", *(const double *)v);
     if (r->type == CONF_REALS) snprintf(out, 64, "%d numbers", r->n);
+    if (r->type == CONF_NUMBERS) snprintf(out, 64, "%lld numbers", (long long)((const struct conf_numbers *)v)->n);
     if (r->type == CONF_WORD) snprintf(out, 64, "%.60s", (const char *)v);
     if (r->type == CONF_STRING) snprintf(out, 64, "%.60s", *(const char *const *)v ? *(const char *const *)v : "null");
     if (r->type == CONF_CHOICE) {

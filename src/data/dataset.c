@@ -20,6 +20,7 @@
 #include "data/dataset_weights.h"
 #include "data/labels.h"
 #include "data/megatron.h"
+#include "data/prompt_cut.h"
 #include "data/sampler.h"
 #include "data/tokenfile.h"
 #include "data/tokenize.h"
@@ -52,6 +53,7 @@ struct dataset {
     int32_t eos;
     bool shuffled, reset_positions, mask_boundaries, joined, pairs, scores, end_unread;
     struct fim fim;
+    double prefix_rate;
     struct mlm mlm;
     struct spans spans; /* of no seq: none are taken out */
     struct sides_rule sides;
@@ -505,6 +507,7 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         .scores = o->scores,
         .end_unread = o->end_unread,
         .sides = o->sides,
+        .prefix_rate = o->prefix_rate,
     };
     if (!d->sees) code = fim_init(&d->fim, &o->fim, o->tokenizer, o->seed, e);
     if (!d->sees && !code) code = mlm_init(&d->mlm, &o->mlm, o->tokenizer, e);
@@ -851,6 +854,8 @@ static void hide(const struct dataset *d, struct batch *b, int64_t row, uint64_t
 {
     int64_t at = row * b->seq_len;
     if (d->mlm.rate > 0) b->n_trained += mlm_apply(&d->mlm, seed, sample, b->tokens + at, b->targets + at, b->seq_len);
+    if (d->prefix_rate > 0)
+        b->n_trained -= prompt_cut(d->prefix_rate, seed, sample, b->documents + at, b->targets + at, b->seq_len);
     if (d->spans.seq) b->n_trained += spans_apply(&d->spans, seed, sample, b->tokens + at, b->targets + at, r->ids);
 }
 

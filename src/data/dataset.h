@@ -77,6 +77,7 @@ struct dataset_options {
     int n_sources;
     const struct tokenizer *tokenizer; /* borrowed during open only */
     struct fim_rule fim;     /* of training samples; with a rate > 0 the tokenizer is borrowed until closing */
+    double prefix_rate;      /* of documents whose beginning is not trained (prompt_cut.h) */
     struct span_rule spans;  /* with a rate > 0 samples are what taken_spans.h makes of joined documents of one part */
     struct sides_rule sides; /* with an encoder: every source is pairs of texts (sides.h), a sample is one of them */
     struct mlm_rule mlm;     /* with a rate > 0 targets are hidden tokens of a sample (mlm.h), not the next ones */

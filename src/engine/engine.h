@@ -218,7 +218,9 @@ struct engine {
     struct buffer staging;               /* the host's: the batch as it is in data */
     int64_t padded;                      /* of the batch that is fed, over all ranks */
     double busiest, busiest_by_position; /* of it, as in engine_report */
-    int64_t *order; /* [sequences][seq] which token stands at each place, of the batch that is fed; NULL: its own */
+    int32_t *marked; /* [sequences][seq] ids of documents with their prefixes marked (layout/document_ids.h); NULL: no
+                        prefixes */
+    int64_t *order;  /* [sequences][seq] which token stands at each place, of the batch that is fed; NULL: its own */
     struct buffer ahead;         /* the host's, for who trains: batches that are prepared ahead (data/prefetch.h) */
     struct buffer objects;       /* the same: pieces of objects behind addresses (remote/remote.h) */
     struct snapshot snapshot;    /* what this rank writes to a checkpoint, */

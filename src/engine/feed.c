@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "layout/document_ids.h"
 #include "layout/document_order.h"
 #include "layout/sequence.h"
 
@@ -33,11 +34,20 @@ int64_t feed_token(const struct engine *g, int64_t sequence, int64_t i)
     return g->order ? g->order[sequence * g->cfg.seq + place] : place;
 }
 
-/* Puts every sequence's documents in an order of even work for the ranks of cp. */
+/* Ids of documents as attention gets them. */
+static const int32_t *ids_of(const struct engine *g, const struct engine_batch *b)
+{
+    return g->marked ? g->marked : b->docs;
+}
+
+/* Marks prefixes, and puts every sequence's documents in an order of even work for the ranks of cp. */
 static void arrange(struct engine *g, const struct engine_batch *b)
 {
+    int64_t seq = g->cfg.seq;
+    for (int64_t s = 0; g->marked && s < b->n; s++)
+        document_mark(b->docs ? b->docs + s * seq : NULL, b->targets + s * seq, seq, g->marked + s * seq);
     for (int64_t s = 0; g->order && s < b->n; s++)
-        document_order(b->docs + s * g->cfg.seq, g->cfg.seq, g->cfg.par.size[AXIS_CP], g->order + s * g->cfg.seq);
+        document_order(ids_of(g, b) + s * seq, g->marked, seq, g->cfg.par.size[AXIS_CP], g->order + s * seq);
 }
 
 /* The fields that the model takes, in the table's order. */
@@ -135,7 +145,8 @@ void feed_batch(struct engine *g, const struct engine_batch *b)
 {
     int64_t room = g->cfg.n_microbatches * g->cfg.micro;
     CHECK(b->n <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)room);
-    if (g->staging.p) EACH_FIELD(x, g) stage(g, &x, b->field[x.field], b->n);
+    if (g->staging.p)
+        EACH_FIELD(x, g) stage(g, &x, x.field == BATCH_DOCUMENTS ? ids_of(g, b) : b->field[x.field], b->n);
     if (g->staging.p && g->cfg.model.mtp.depth) stage_ahead(g, b);
     event_wait(g->feeding, g->used);
     device_from_host(g->feeding, &g->data, 0, g->staging.p, g->data.bytes);
@@ -185,8 +196,8 @@ static void count_pairs(const struct engine *g, const struct engine_batch *b, in
     int cp = g->cfg.par.size[AXIS_CP], here = g->cfg.par.rank[AXIS_CP];
     int64_t seq = g->cfg.seq;
     for (int64_t s = 0; b->docs && s < b->n; s++)
-        document_pairs_of(b->docs + s * seq, seq, cp, here, g->order ? g->order + s * seq : NULL, &pairs[here],
-                          &pairs[cp + here]);
+        document_pairs_of(ids_of(g, b) + s * seq, g->marked, seq, cp, here, g->order ? g->order + s * seq : NULL,
+                          &pairs[here], &pairs[cp + here]);
 }
 
 /* The busiest of n over the mean; 0: nobody has work. */

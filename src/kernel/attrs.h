@@ -227,15 +227,17 @@ struct rotary_attrs {
  *   CONTEXT           q  k  v [, doc_W i32 [, sink_H]]             o, lse: over all ranks' keys (parallel/context.h),
  * S0 on cp ATTENTION: T = batch * seq, row t = b * S + s; query head h reads key head h / (H/G); lse is in nats.
  * ATTENTION_CACHED: new tokens of several sequences against what is cached of each; runs says whose rows are whose and
- *   where their pages lie (kernel/cache_runs.h). k and v go to the caches' rows first; causal always.
+ *   where their pages lie (kernel/cache_runs.h). k and v go to the caches' rows first; causal, but for runs
+ *   whose rows see each other (a prompt that is a prefix).
  * ATTENTION_PART: some rows of every sequence against some others. seq is the whole sequence, doc_W has batch * seq ids
  *   in the sequence's order. o and lse are those of the keys in the call; with `more` they hold the result of other
  *   keys already and become the result of both; a query that has seen nothing has o = 0, lse = -inf. Backward (not on
  *   tapes) takes the final o (q's dtype) and lse of all keys and gives these keys' share of din, which are f32 and may
  *   be accumulated.
- * sink_H: a score per head that is in every softmax of the head and has no value, so that the probabilities of keys sum
- *   to less than 1 (gpt-oss; Xiao et al. 2023). lse counts it. Where a sink is there the documents may be absent. Its
- *   gradient, f32, is made with those of q, k and v (op_row.weight_by_in): dsink_h = - sum over queries of
+ * doc: ids of documents, which do not see each other; with `prefix` marked ones (layout/document_ids.h), which are
+ * there. sink_H: a score per head that is in every softmax of the head and has no value, so that the probabilities of
+ * keys sum to less than 1 (gpt-oss; Xiao et al. 2023). lse counts it. Where a sink is there the documents may be
+ * absent. Its gradient, f32, is made with those of q, k and v (op_row.weight_by_in): dsink_h = - sum over queries of
  *   exp(sink_h - lse) do . o. Of the calls of ATTENTION_PART that make one result a single one has the sink, forward
  *   the first (more is false), so that it is in the softmax once. */
 enum { ATTENTION_DOC = 3, ATTENTION_SINK = 4, CACHED_SINK = 6 };
@@ -252,6 +254,7 @@ struct attention_attrs {
     float scale; /* on q.k */
     float cap;   /* > 0: scores s become cap tanh(s / cap), before the mask (Gemma 2) */
     bool causal;
+    bool prefix;    /* causal, and keys of a document's prefix are seen by all of it: ids are marked */
     int64_t window; /* 0 off; else query i sees keys in (i - window, i] */
     struct dropout_attrs dropout;
     bool same_rows; /* ATTENTION_CACHED: a row of o has the bits that ATTENTION gives it among the rows of its sequence

@@ -15,19 +15,23 @@
 #include "base/err.h"
 #include "kernel/kernel.h"
 
-enum { RUN_FIRST, RUN_ROWS, RUN_PAST, RUN_STATE, RUN_PAGES };
+enum { RUN_FIRST, RUN_ROWS, RUN_PAST, RUN_STATE, RUN_BOTH, RUN_PAGES };
 enum { CACHE_PAGE = 16 }; /* rows of a page */
 
 struct cache_run {
     int64_t first, n, past, state;
+    bool both; /* its rows see each other in both directions: a prompt, where attention has prefixes */
     const int32_t *page;
 };
 
 static inline struct cache_run cache_run_of(const struct kernel_call *c, int64_t s)
 {
     const int32_t *row = (const int32_t *)c->in[3].p + s * c->in[3].stride;
-    return (struct cache_run){row[RUN_FIRST], row[RUN_ROWS], row[RUN_PAST], row[RUN_STATE], row + RUN_PAGES};
+    return (struct cache_run){row[RUN_FIRST], row[RUN_ROWS],      row[RUN_PAST],
+                              row[RUN_STATE], row[RUN_BOTH] != 0, row + RUN_PAGES};
 }
+/* Places that row t of a run sees: those before this one. */
+static inline int64_t cache_run_end(const struct cache_run *r, int64_t t) { return r->past + (r->both ? r->n : t + 1); }
 /* The most places that a sequence can have. */
 static inline int64_t cache_places(const struct kernel_call *c) { return (c->in[3].n[1] - RUN_PAGES) * CACHE_PAGE; }
 static inline int64_t cache_row_of(const struct cache_run *r, int64_t place)

@@ -178,6 +178,8 @@ const char *infer_attention(const struct op_attrs *attrs, int n_in, const struct
     NEED(at->batch >= 0 && at->seq >= 0 && at->batch * at->seq == in[0].n[0], "tokens must be batch * seq");
     NEED(at->dropout.p >= 0 && at->dropout.p < 1, "dropout must be in [0, 1)");
     NEED(at->window == 0 || at->causal, "a window needs causal attention");
+    NEED(!at->prefix || (at->causal && !at->window && n_in > ATTENTION_DOC && in[ATTENTION_DOC].nd),
+         "prefixes are of causal attention without a window, and marked in the documents' ids");
     if (n_in > ATTENTION_DOC && in[ATTENTION_DOC].nd)
         NEED(is_vector(&in[ATTENTION_DOC], DT_I32) && in[ATTENTION_DOC].n[0] == in[0].n[0],
              "document ids must be i32, one per token");
@@ -197,6 +199,8 @@ static const char *infer_shared(const struct attention_attrs *at, int n_in, cons
     NEED(at->batch * k_rows == in[1].n[0], "k and v must have the rows of their parts of every sequence");
     NEED(at->dropout.p >= 0 && at->dropout.p < 1, "dropout must be in [0, 1)");
     NEED(at->window == 0 || at->causal, "a window needs causal attention");
+    NEED(!at->prefix || (at->causal && !at->window && n_in > ATTENTION_DOC && in[ATTENTION_DOC].nd),
+         "prefixes are of causal attention without a window, and marked in the documents' ids");
     if (n_in > ATTENTION_DOC && in[ATTENTION_DOC].nd)
         NEED(is_vector(&in[ATTENTION_DOC], DT_I32) && in[ATTENTION_DOC].n[0] == at->batch * at->seq,
              "document ids must be i32, of all tokens of the microbatch in order");

@@ -8,11 +8,13 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "layout/document_ids.h"
 #include "layout/sequence.h"
 #include "layout/region.h"
 
 struct document {
-    int64_t begin, n;
+    int64_t begin, n, before; /* before: tokens of its prefix, which all of it sees */
+    bool both;                /* it is a prefix: its tokens see each other in both directions */
 };
 
 struct segment {
@@ -35,6 +37,13 @@ struct deal {
 
 static int part_of(const struct deal *x, int chunk) { return chunk < x->n ? chunk : 2 * x->n - 1 - chunk; }
 
+/* Keys that tokens [at, at + n) of a document see. */
+static double pairs_of(const struct document *d, int64_t at, int64_t n)
+{
+    if (d->both) return (double)n * (double)d->n;
+    return (double)n * ((double)(d->before + at) + ((double)n + 1) / 2);
+}
+
 /* n tokens of document d to a chunk; before: those in earlier chunks, pieces: how many chunks these and it are. */
 static void give(struct deal *x, int64_t d, int chunk, int64_t n, int64_t before, int pieces)
 {
@@ -43,7 +52,7 @@ static void give(struct deal *x, int64_t d, int chunk, int64_t n, int64_t before
     x->s[x->n_s++] = (struct segment){chunk, d, n};
     x->room[chunk] -= n;
     CHECK(x->room[chunk] >= 0, "chunk %d has no room for %lld tokens", chunk, (long long)n);
-    x->work[part_of(x, chunk)] += (double)n * ((double)before + ((double)n + 1) / 2 + EDGE * pieces);
+    x->work[part_of(x, chunk)] += pairs_of(&x->d[d], before, n) + (double)n * EDGE * pieces;
 }
 
 /* A document in pieces: the same number to each chunk, and one more to as many as are left, those with the most room.
@@ -167,7 +176,14 @@ static void place(struct deal *x, int64_t *order)
     xfree(taken);
 }
 
-static struct document *runs_of(const int32_t *docs, int64_t seq, int64_t *n)
+/* Tokens of the prefix before token i, which begins a run. */
+static int64_t prefix_before(const struct document *last, const int32_t *docs, bool marked, int64_t i)
+{
+    bool goes_on = marked && i && document_of_marked(docs[i]) == document_of_marked(docs[i - 1]);
+    return goes_on && last->both ? last->n : 0;
+}
+
+static struct document *runs_of(const int32_t *docs, bool marked, int64_t seq, int64_t *n)
 {
     struct document *d = NULL;
     int64_t room = 0;
@@ -178,15 +194,17 @@ static struct document *runs_of(const int32_t *docs, int64_t seq, int64_t *n)
             continue;
         }
         GROW(d, *n, room, 1);
-        d[(*n)++] = (struct document){i, 1};
+        d[*n] = (struct document){i, 1, i ? prefix_before(&d[*n - 1], docs, marked, i) : 0,
+                                  marked && document_in_prefix(docs[i])};
+        ++*n;
     }
     return d;
 }
 
-void document_order(const int32_t *docs, int64_t seq, int n, int64_t *order)
+void document_order(const int32_t *docs, bool marked, int64_t seq, int n, int64_t *order)
 {
     struct deal x = {.seq = seq, .n = n};
-    struct document *d = runs_of(docs, seq, &x.n_docs);
+    struct document *d = runs_of(docs, marked, seq, &x.n_docs);
     x.d = d;
     x.room = xcalloc(2 * (size_t)n, sizeof *x.room);
     x.work = xcalloc((size_t)n, sizeof *x.work);
@@ -214,35 +232,38 @@ void document_order(const int32_t *docs, int64_t seq, int n, int64_t *order)
     xfree(d);
 }
 
-/* position[i]: keys that token i sees, itself too. */
-static int64_t *keys_seen(const int32_t *docs, int64_t seq)
+/* [i]: keys that token i sees, itself too. */
+static int64_t *keys_seen(const int32_t *docs, bool marked, int64_t seq)
 {
-    int64_t *position = xmalloc(to_size(seq + 1) * sizeof *position);
-    for (int64_t i = 0; i < seq; i++) position[i] = i && docs[i] == docs[i - 1] ? position[i - 1] + 1 : 1;
-    return position;
+    int64_t n_docs, *keys = xmalloc(to_size(seq + 1) * sizeof *keys);
+    struct document *d = runs_of(docs, marked, seq, &n_docs);
+    for (int64_t k = 0; k < n_docs; k++)
+        for (int64_t i = 0; i < d[k].n; i++) keys[d[k].begin + i] = d[k].both ? d[k].n : d[k].before + i + 1;
+    xfree(d);
+    return keys;
 }
 
-void document_pairs(const int32_t *docs, int64_t seq, int n, const int64_t *order, double *pairs)
+void document_pairs(const int32_t *docs, bool marked, int64_t seq, int n, const int64_t *order, double *pairs)
 {
-    int64_t *position = keys_seen(docs, seq);
+    int64_t *keys = keys_seen(docs, marked, seq);
     for (int p = 0; p < n; p++) {
         pairs[p] = 0;
         for (int64_t i = 0, rows = context_rows(seq, n, p, 1); i < rows; i++) {
             int64_t at = context_place(seq, n, p, i);
-            pairs[p] += (double)position[order ? order[at] : at];
+            pairs[p] += (double)keys[order ? order[at] : at];
         }
     }
-    xfree(position);
+    xfree(keys);
 }
 
-void document_pairs_of(const int32_t *docs, int64_t seq, int n, int part, const int64_t *order, int64_t *as_is,
-                       int64_t *plain)
+void document_pairs_of(const int32_t *docs, bool marked, int64_t seq, int n, int part, const int64_t *order,
+                       int64_t *as_is, int64_t *plain)
 {
-    int64_t *position = keys_seen(docs, seq);
+    int64_t *keys = keys_seen(docs, marked, seq);
     for (int64_t i = 0, rows = context_rows(seq, n, part, 1); i < rows; i++) {
         int64_t at = context_place(seq, n, part, i);
-        *plain += position[at];
-        *as_is += position[order ? order[at] : at];
+        *plain += keys[at];
+        *as_is += keys[order ? order[at] : at];
     }
-    xfree(position);
+    xfree(keys);
 }

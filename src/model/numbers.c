@@ -67,6 +67,7 @@ static bool has_kinds(const struct model_config *c) { return model_mixes(c); }
 static bool has_rotary(const struct model_config *c) { return model_decodes(c); }
 static bool has_llama3(const struct model_config *c) { return has_rotary(c) && c->rope_scaling.factor > 0; }
 static bool has_ramp(const struct model_config *c) { return has_llama3(c) && c->rope_scaling.kind == ROPE_LLAMA3; }
+static bool has_long(const struct model_config *c) { return has_llama3(c) && c->rope_scaling.kind == ROPE_LONG; }
 static bool has_window(const struct model_config *c) { return has_rotary(c) && c->attn.window > 0; }
 static bool has_yarn(const struct model_config *c) { return has_rotary(c) && c->yarn.factor > 0; }
 static bool is_scaled(const struct model_config *c) { return has_llama3(c) || has_yarn(c); }
@@ -84,6 +85,7 @@ static const struct {
     [NEED_ROTARY] = {has_rotary, "gpt2, vit, bert, t5, mamba2 and nemotron_h have no rotary positions"},
     [NEED_LLAMA3] = {has_llama3, "model.rope_scaling.factor is 0"},
     [NEED_RAMP] = {has_ramp, "positions are not scaled as Llama 3's (model.rope_scaling)"},
+    [NEED_LONG] = {has_long, "positions are not scaled by longrope (model.rope_scaling)"},
     [NEED_DECODER] = {has_rotary, "gpt2, vit, bert, t5, mamba2 and nemotron_h have blocks of their own"},
     [NEED_WINDOW] = {has_window, "model.attn.window is 0: no layer is local"},
     [NEED_YARN] = {has_yarn, "model.yarn.factor is 0"},

@@ -4,8 +4,8 @@
  * import and export follow.
  *
  * Invariants
- *   1. A field of struct model_config (but family, adapter, by_token, scores, pads) is a row of numbers.def, and its
- * config key is its path: model.moe.top_k.
+ *   1. A field of struct model_config (but family, adapter, by_token, scores, pads, by_length) is a row of numbers.def,
+ * and its config key is its path: model.moe.top_k.
  *   2. 0 (false, the first word) means that the model has none of it where the row's need is not met.
  *   3. A file of Hugging Face names a number by at most one key per family.
  * Floor 1: base, layout. Order: Local.
@@ -75,8 +75,8 @@ enum hf_family {
     HF_N
 };
 
-enum rope_kind { ROPE_LLAMA3, ROPE_LINEAR, ROPE_DYNAMIC }; /* words of rope_scaling.kind */
-enum { MTP_DEPTH_MOST = 8 };                               /* of mtp.depth's range */
+enum rope_kind { ROPE_LLAMA3, ROPE_LINEAR, ROPE_DYNAMIC, ROPE_LONG }; /* words of rope_scaling.kind */
+enum { MTP_DEPTH_MOST = 8 };                                          /* of mtp.depth's range */
 enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
 enum norm_place { NORM_BEFORE, NORM_AFTER, NORM_BOTH };
 enum score_at { SCORE_AT_END, SCORE_AT_TEXT }; /* words of score_at */
@@ -93,6 +93,7 @@ enum moe_aux_scope {
 #define NUMBER_BOOL bool
 #define NUMBER_CHOICE int
 #define NUMBER_WORD struct layer_pattern
+#define NUMBER_NUMBERS struct conf_numbers
 
 /* Low-rank adapters beside frozen matrices (nn/adapter.h). */
 enum adapter_kind { ADAPTER_NONE, ADAPTER_LORA, ADAPTER_DORA }; /* words of adapter.kind */
@@ -110,11 +111,13 @@ struct adapter {
 struct model_config {
     enum model_family family;
     const struct adapter *adapter; /* NULL: none; borrowed */
-    bool by_token; /* the loss of each token is told and weighed by itself, and has the same bits when the text is
-                      written */
-    bool scores;   /* a reward model: a number for a text, read at its last token, instead of what comes next */
-    bool pads; /* what the encoder reads may end before its places do: a token whose position is negative is not there
-                  (t5) */
+    bool by_token;  /* the loss of each token is told and weighed by itself, and has the same bits when the text is
+                       written */
+    bool scores;    /* a reward model: a number for a text, read at its last token, instead of what comes next */
+    bool pads;      /* what the encoder reads may end before its places do: a token whose position is negative is not
+                       there (t5) */
+    bool by_length; /* whoever writes texts: positions turn by the length of each (model_turns_by_length), not by
+                       seq_len */
 #define NUMBER(type, group, name, ...) NUMBER_##type name;
 #define GROUP(name) struct name##_config {
 #define END(name)                                                                                                      \
@@ -179,11 +182,25 @@ static inline int64_t model_window(const struct model_config *c, int64_t layer)
 {
     return model_decodes(c) && layer_pattern_has(&c->attn.local, layer) ? c->attn.window : 0;
 }
+/* Whether a prompt's tokens see each other in both directions. */
+static inline bool model_prefixes(const struct model_config *c) { return model_decodes(c) && c->attn.prefix; }
 /* Whether each head has a score without a key in its softmax. */
 static inline bool model_sinks(const struct model_config *c) { return model_decodes(c) && c->attn.sinks; }
 static inline bool model_layer_turns(const struct model_config *c, int64_t layer)
 {
     return model_decodes(c) && layer_pattern_has(&c->attn.rope, layer);
+}
+/* Columns of a head that positions turn. */
+static inline int64_t model_turned(const struct model_config *c)
+{
+    if (c->mla.kv_rank) return c->mla.rope_dim;
+    return c->rope_part > 0 ? (int64_t)((double)c->head_dim * c->rope_part) : c->head_dim;
+}
+/* Whether texts of more than rope_scaling.original_max_position tokens turn otherwise than shorter ones, pair by pair.
+ */
+static inline bool model_long_rope(const struct model_config *c)
+{
+    return model_decodes(c) && c->rope_scaling.factor > 0 && c->rope_scaling.kind == ROPE_LONG;
 }
 static inline bool model_layer_is_moe(const struct model_config *c, int64_t layer)
 {
@@ -236,6 +253,7 @@ enum number_need {
     NEED_YARN,
     NEED_SCALED,
     NEED_RAMP,
+    NEED_LONG,
     NEED_DECODER,
     NEED_WINDOW,
     NEED_EXPERTS,
@@ -266,6 +284,7 @@ enum {
     IN_CLIP = 32 << HF_N, /* the tower of LLaVA, by its model_type */
     IN_SIGLIP = 64 << HF_N,
     IN_TOWER = IN_CLIP | IN_SIGLIP,
+    IN_LONGROPE = 256 << HF_N,
     IN_LLAVA = 128 << HF_N /* config.json of LLaVA itself; 1 << HF_LLAVA is its text_config */
 };
 

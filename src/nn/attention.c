@@ -101,7 +101,10 @@ void attention_declare(struct declare_ctx *x, int layer, struct attention_kind k
 
 static struct rotary_attrs head_pairs(const struct layer_ctx *x, int64_t heads)
 {
-    return (struct rotary_attrs){.heads = to_int(heads), .head_dim = x->c->head_dim};
+    int64_t turned = model_turned(x->c);
+    return (struct rotary_attrs){.heads = to_int(heads),
+                                 .head_dim = x->c->head_dim,
+                                 .dim = turned < x->c->head_dim ? to_int(turned) : 0};
 }
 
 tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, double scale)
@@ -121,6 +124,7 @@ tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, doubl
         .causal = !model_both_ways(c),
         .dropout = {(float)c->dropout, dropout_stream("attention", layer)},
         .scale = (float)scale,
+        .prefix = model_prefixes(c) && x->s->mode != MODEL_DECODE,
         .window = model_window(c, layer),
         .cap = model_decodes(c) ? (float)c->attn.cap : 0,
     };

@@ -272,6 +272,56 @@ static int check_kinds(const struct model_config *c, struct err *e)
                    c->pattern.text);
 }
 
+/* Prompts that are seen in both directions. */
+static int check_prefix(const struct model_config *c, struct err *e)
+{
+    if (!model_prefixes(c)) return OK;
+    if (c->attn.window > 0)
+        return err_set(e, ERR_REQUEST,
+                       "model.attn.prefix: what a window leaves of a prefix is not agreed on; choose "
+                       "model.attn.window: 0, or no prefix");
+    if (c->mtp.depth)
+        return err_set(e, ERR_REQUEST,
+                       "model.attn.prefix: a module for further tokens would see the answer's first token in the "
+                       "prompt's "
+                       "last place; choose model.mtp.depth: 0, or no prefix");
+    return OK;
+}
+
+/* Whether local layers have angles of their own. */
+static bool has_near(const struct model_config *c) { return c->attn.window > 0 && c->attn.local_theta > 0; }
+
+/* Positions that turn pairs of columns. */
+static int check_rotary(const struct model_config *c, struct err *e)
+{
+    const struct rope_scaling_config *r = &c->rope_scaling;
+    int64_t turned = model_turned(c);
+    if (families[c->family]->uses_rope && !c->mla.kv_rank && (turned % 2 || turned < 2))
+        return err_set(e, ERR_REQUEST,
+                       "%s: rotary positions turn pairs of numbers, so the columns of a head that turn must be even, "
+                       "got "
+                       "%" PRId64 " (head_dim %" PRId64 ", hidden %lld / heads %" PRId64 ")",
+                       turned == c->head_dim ? "model.head_dim" : "model.rope_part", turned, c->head_dim,
+                       (long long)c->hidden, c->heads);
+    if (!model_long_rope(c)) return OK;
+    for (int i = 0; i < 2; i++) {
+        const struct conf_numbers *list = i ? &r->long_factors : &r->short_factors;
+        if (list->n != turned / 2)
+            return err_set(e, ERR_REQUEST,
+                           "model.rope_scaling.%s_factors: %" PRId64 " numbers; the %" PRId64
+                           " columns of a head that turn are %" PRId64 " pairs, and each has one",
+                           i ? "long" : "short", list->n, turned, turned / 2);
+    }
+    if (r->original_max_position < 2)
+        return err_set(e, ERR_REQUEST, "model.rope_scaling.original_max_position: wanted 2 or more, got %" PRId64,
+                       r->original_max_position);
+    if (has_near(c))
+        return err_set(e, ERR_REQUEST,
+                       "model.attn.local_theta: local layers with angles of their own beside longrope are not computed "
+                       "here; choose 0, or another model.rope_scaling.kind");
+    return OK;
+}
+
 int model_check(const struct model_config *c, struct err *e)
 {
     int rc = check_scan(c, e);
@@ -290,13 +340,10 @@ int model_check(const struct model_config *c, struct err *e)
                        "model.heads: %" PRId64 " heads do not divide model.hidden = %lld; choose heads that do, "
                        "or give model.head_dim",
                        c->heads, (long long)c->hidden);
-    if (families[c->family]->uses_rope && !c->mla.kv_rank && c->head_dim % 2)
-        return err_set(e, ERR_REQUEST,
-                       "model.head_dim: rotary positions turn pairs of numbers, so the head size must be even, got "
-                       "%" PRId64 " (hidden %lld / heads %" PRId64 ")",
-                       c->head_dim, (long long)c->hidden, c->heads);
     rc = check_experts(c, e);
     if (!rc) rc = check_latent(c, e);
+    if (!rc) rc = check_rotary(c, e);
+    if (!rc) rc = check_prefix(c, e);
     if (rc) return rc;
     rc = model_sees(c) ? check_pictures(c, e) : check_vocabulary(c, e);
     if (!rc) rc = check_encoder(c, e);
@@ -361,15 +408,11 @@ double yarn_scores(const struct model_config *c)
     return m * m;
 }
 
-int64_t model_rope_cols(const struct model_config *c)
-{
-    if (!families[c->family]->uses_rope) return 0;
-    return c->mla.kv_rank ? c->mla.rope_dim : c->head_dim;
-}
+int64_t model_rope_cols(const struct model_config *c) { return families[c->family]->uses_rope ? model_turned(c) : 0; }
 
 int64_t model_rope_rows(const struct model_config *c)
 {
-    return c->attn.window > 0 && c->attn.local_theta > 0 ? 2 * c->max_positions : c->max_positions;
+    return has_near(c) || model_turns_by_length(c) ? 2 * c->max_positions : c->max_positions;
 }
 
 /* Dynamic scaling: for texts of more tokens than the model saw at first the base is raised, so that the slowest pair
@@ -394,11 +437,35 @@ static void near_rope_table(const struct model_config *c, float *out)
         }
 }
 
+/* LongRoPE (Ding et al. 2024): each pair's frequency is divided by a number of its own, of one list in texts of at most
+ * the original length and of another in longer ones; what is turned is multiplied by one number in both. */
+static void long_rope_table(const struct model_config *c, bool longer, float *out)
+{
+    const struct rope_scaling_config *r = &c->rope_scaling;
+    const struct conf_numbers *by = longer ? &r->long_factors : &r->short_factors;
+    int64_t cols = model_rope_cols(c), half = cols / 2;
+    double scale = r->attention_factor;
+    if (scale <= 0) scale = r->factor <= 1 ? 1 : sqrt(1 + log(r->factor) / log((double)r->original_max_position));
+    for (int64_t i = 0; i < half; i++) {
+        double freq = pow(c->rope_theta, -2.0 * (double)i / (double)cols) / by->v[i];
+        for (int64_t p = 0; p < c->max_positions; p++) {
+            out[p * cols + i] = (float)(scale * cos((double)p * freq));
+            out[p * cols + half + i] = (float)(scale * sin((double)p * freq));
+        }
+    }
+}
+
 void model_rope_table(const struct model_config *c, float *out)
 {
     int64_t cols = model_rope_cols(c), half = cols / 2;
     double scale = yarn_angles(c), base = base_of(c, cols);
-    if (model_rope_rows(c) > c->max_positions) near_rope_table(c, out + c->max_positions * cols);
+    if (has_near(c)) near_rope_table(c, out + c->max_positions * cols);
+    if (model_long_rope(c)) {
+        bool each = model_turns_by_length(c);
+        long_rope_table(c, !each && c->seq_len > c->rope_scaling.original_max_position, out);
+        if (each) long_rope_table(c, true, out + c->max_positions * cols);
+        return;
+    }
     for (int i = 0; i < half; i++) {
         double freq = c->yarn.factor != 0 ? yarn_frequency(c, i, cols)
                                           : rope_stretched(&c->rope_scaling, pow(base, -2.0 * i / (double)cols));
@@ -737,7 +804,7 @@ static void record_angles(struct layer_ctx *x)
 {
     int64_t rows = x->c->max_positions, n[2] = {model_rope_rows(x->c), model_rope_cols(x->c)};
     x->rope_PA = tape_input(x->t, "rope", SLOT_ROPE, DT_F32, 2, n, spmd_all(SPMD_I));
-    if (n[0] == rows) return;
+    if (!has_near(x->c)) return;
     x->near_rope_PA = tape_rows(x->t, x->rope_PA, rows, rows);
     x->rope_PA = tape_rows(x->t, x->rope_PA, 0, rows);
 }

@@ -131,7 +131,10 @@ bool model_stage_uses(const struct model_config *c, const struct model_stage *s,
 void model_costs(const struct model_config *c, int64_t seq, double *layer, double *embed, double *head);
 /* Columns of the table of rotary angles; 0: the family has none. */
 int64_t model_rope_cols(const struct model_config *c);
-/* Rows of it: max_positions, and as many again where local layers have another base. */
+/* Whether the table has two angles for each position: those of texts of at most rope_scaling.original_max_position
+ * tokens, and max_positions rows behind them those of longer ones. Else those that model.seq_len wants. */
+static inline bool model_turns_by_length(const struct model_config *c) { return c->by_length && model_long_rope(c); }
+/* Rows of it: max_positions, and as many again where local layers have another base, or angles go by length. */
 int64_t model_rope_rows(const struct model_config *c);
 /* cos and sin of the rotary angles, row p: cols/2 cosines, then cols/2 sines. out [model_rope_rows, cols]. */
 void model_rope_table(const struct model_config *c, float *out);

@@ -106,6 +106,17 @@ static int check(const struct answering *a, const struct answer_spec *s, struct 
         return err_set(e, ERR_REQUEST,
                        "log-probabilities of a prompt, or the prompt itself: an encoder reads it (t5), and only what "
                        "it is answered with is told");
+    if (model_prefixes(decoding_model(a->d)) && s->n > decoding_rows(a->d))
+        return err_set(e, ERR_REQUEST,
+                       "the prompt is %lld tokens long and sees itself in both directions (model.attn.prefix), so it "
+                       "is fed "
+                       "at once; a step has room for %lld",
+                       (long long)s->n, (long long)decoding_rows(a->d));
+    if (model_prefixes(decoding_model(a->d)) && s->tell_prompt && s->top >= 0 && s->max_tokens > 0)
+        return err_set(e, ERR_REQUEST,
+                       "a prompt that sees itself in both directions (model.attn.prefix) does not predict its own "
+                       "tokens; "
+                       "ask for its log-probabilities without an answer, or for an answer alone");
     if (s->tell_from < 0 || s->tell_from >= s->n)
         return err_set(e, ERR_REQUEST, "the prompt has %lld tokens, and they are told from %lld on", (long long)s->n,
                        (long long)s->tell_from);
@@ -317,6 +328,8 @@ static int begin_reading(struct answering *a, struct answer *x, struct err *e)
     finish(a, x, ANSWER_FAILED, &own);
     return OK;
 }
+/* Tokens that are given, before those that are written or scored. */
+static int64_t prompt_of(const struct answer *x) { return scores(x) ? x->s.tell_from : x->n_prompt; }
 
 /* In their order, so that a long prompt is not overtaken for ever. */
 static int begin(struct answering *a, struct err *e)
@@ -328,6 +341,7 @@ static int begin(struct answering *a, struct err *e)
         int s = decoding_open(a->d);
         if (s < 0) return OK;
         int64_t debt = owed(a);
+        decoding_expect(a->d, s, x->n_ids);
         x->reused = decoding_reuse(a->d, s, x->ids, scores(x) ? x->s.tell_from : x->n_prompt);
         int64_t needs = decoding_pages_for(a->d, longest(a, x)) - decoding_pages_for(a->d, x->reused);
         if (x->read) needs += decoding_pages_for(a->d, x->n_read + 1);
@@ -336,6 +350,7 @@ static int begin(struct answering *a, struct err *e)
             decoding_close(a->d, s);
             return OK;
         }
+        if (!x->reused) decoding_prompt(a->d, s, prompt_of(x));
         x->sequence = s;
         a->writing++;
         a->waiting--;
@@ -354,7 +369,10 @@ static int lay_out(struct answering *a)
         for (struct answer *x = a->first; x && left > 0; x = x->next) {
             if (x->sequence < 0 || x->gone || x->prompt_fed == (prompts == 1)) continue;
             int64_t fed = decoding_fed(a->d, x->sequence), rows = x->n_ids - fed;
+            int64_t whole = decoding_whole(a->d, x->sequence);
+            if (whole > left) return n; /* nor do those behind it overtake it */
             if (rows > left) rows = left;
+            if (whole) rows = whole;
             int64_t wanted = fed + rows == x->n_ids;
             if (prompts && scores(x) && fed + rows >= x->s.tell_from) /* row i says what token i + 1 is */
                 wanted = fed + rows - (x->s.tell_from > fed ? x->s.tell_from - 1 : fed);

@@ -105,6 +105,7 @@ static int feed_prompt(struct search *s, const float **logits, struct err *e)
         return rc ? rc : decoding_step(s->d, &first, 1, logits, e);
     }
     int64_t fed = decoding_reuse(s->d, s->sequence[0], s->prompt, s->n);
+    if (!fed) decoding_prompt(s->d, s->sequence[0], s->n);
     do {
         now = s->n - fed < most ? s->n - fed : most;
         struct decoding_part p = {s->sequence[0], s->prompt + fed, now, 1};

@@ -143,12 +143,19 @@ static int32_t find(const struct cache_pages *p, uint64_t key, uint64_t before_b
     return -1;
 }
 
+/* No page is born at either of the ends. */
+static uint64_t born_before(const struct cache_pages *p, int32_t before)
+{
+    if (before == CACHE_FIRST_LONGER) return UINT64_MAX;
+    return before < 0 ? 0 : p->page[before].born;
+}
+
 /* Of two equal texts the first to come is known, and the other's page is only its owner's. */
 void cache_page_know(struct cache_pages *p, int32_t page, int32_t before, const int32_t *ids)
 {
     struct page *x = &p->page[page];
     CHECK(x->owners > 0 && !x->known, "page %d is known", page);
-    uint64_t born = before < 0 ? 0 : p->page[before].born, key = key_of(p, born, ids);
+    uint64_t born = born_before(p, before), key = key_of(p, born, ids);
     if ((before >= 0 && !p->page[before].known) || find(p, key, born, ids) >= 0) return;
     int32_t *at = &p->bucket[key % (uint64_t)p->n_buckets];
     x->key = key;
@@ -161,7 +168,7 @@ void cache_page_know(struct cache_pages *p, int32_t page, int32_t before, const 
 
 int32_t cache_page_find(struct cache_pages *p, int32_t before, const int32_t *ids)
 {
-    uint64_t born = before < 0 ? 0 : p->page[before].born;
+    uint64_t born = born_before(p, before);
     int32_t i = find(p, key_of(p, born, ids), born, ids);
     if (i < 0) return -1;
     if (p->page[i].owners++ == 0) {

@@ -34,7 +34,9 @@ int cache_page_owners(const struct cache_pages *p, int32_t page);
 /* Its only owner writes over it: nobody finds it any longer, nor a page that was written after it. */
 void cache_page_rewrite(struct cache_pages *p, int32_t page);
 
-/* A page is full: these are its tokens, `before` is the page before it (-1: the first of a text). */
+/* `before` of a text's first page: -1, or this of texts whose first pages hold something else for the same tokens. */
+enum { CACHE_FIRST_LONGER = -2 };
+/* A page is full: these are its tokens, `before` is the page before it, or what stands for none. */
 void cache_page_know(struct cache_pages *p, int32_t page, int32_t before, const int32_t *ids);
 /* The page with these tokens after `before`, owned once more; -1: there is none. */
 int32_t cache_page_find(struct cache_pages *p, int32_t before, const int32_t *ids);

@@ -83,6 +83,7 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .tokenizer = t,
         .tokenizer_path = c->data.tokenizer,
         .fim = {c->data.fim.rate, c->data.fim.spm_rate, c->data.fim.prefix, c->data.fim.suffix, c->data.fim.middle},
+        .prefix_rate = c->data.prefix_rate,
         .mlm = {model_unmasks(&c->model) ? c->data.mlm.rate : 0, c->data.mlm.mask, c->data.mlm.random,
                 c->data.mlm.token, c->data.mlm.id},
         .sides = {c->model.pads ? c->model.encoder_len : 0, c->data.spans.start, c->data.cut_pairs},

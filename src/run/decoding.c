@@ -131,6 +131,8 @@ static int size_cache(struct decoding *d, const struct decoding_options *o, cons
     int64_t most = pairs ? PAIR_ROOM : d->model.max_positions;
     d->room = o->positions > 0 && (pairs || o->positions < most) ? o->positions : most;
     d->rows = o->rows ? o->rows : ROWS_DEFAULT;
+    int64_t largest = 1 << (SIZES - 1), whole = d->room < largest ? d->room : largest;
+    if (model_prefixes(&d->model) && d->rows < whole) d->rows = whole; /* a prompt is fed at once */
     d->room_rows = 1;
     while (d->room_rows < d->rows) d->room_rows *= 2;
     CHECK(d->rows > 0 && d->rows <= 1 << (SIZES - 1), "%lld rows of a step", (long long)d->rows);
@@ -267,7 +269,8 @@ int decoding_new(struct decoding **out, struct weights *w, struct device *dev, c
     d->par = par_single();
     d->model = h.model;
     d->model.dropout = 0;
-    d->model.mtp.depth = 0; /* a token at a time: what would guess further ones is not read */
+    d->model.by_length = !o->model; /* a model in training: as it trains */
+    d->model.mtp.depth = 0;         /* a token at a time: what would guess further ones is not read */
     if (model_looks(&d->model)) d->model.seq_len = d->model.max_positions; /* a text may have as many pictures as fit */
     if (model_looks(&d->model)) d->model.vision.images = 1;
     d->n_eos = h.n_eos;
@@ -275,8 +278,9 @@ int decoding_new(struct decoding **out, struct weights *w, struct device *dev, c
     memcpy(d->eos, h.eos, sizeof d->eos);
     d->dtype = o->dtype == DT_N ? DT_BF16 : o->dtype;
     d->reuse = !o->reuse_not &&
-               !model_scans(&d->model) && /* a state is of all tokens: no page of it holds the first ones */
-               !model_pairs(&d->model);   /* keys hang on what was read, too */
+               !model_prefixes(&d->model) && /* keys of a prompt are of all of it, and so is a state: no page */
+               !model_scans(&d->model) &&    /* holds what another text with the same first tokens has */
+               !model_pairs(&d->model);      /* keys hang on what was read, too */
     rc = build(d, w, o, e);
     if (several) rc = comm_agree(o->ranks->ranks.world, rc, e);
     d->open = !rc;
@@ -381,7 +385,8 @@ int decoding_open(struct decoding *d)
         struct sequence *q = &d->seq[s];
         if (q->open) continue;
         q->open = true;
-        q->fed = q->n_pages = q->known = q->n_read = q->n_read_pages = 0;
+        q->fed = q->n_pages = q->known = q->n_read = q->n_read_pages = q->least = q->prompt = 0;
+        q->longer = false;
         return s;
     }
     return -1;
@@ -406,7 +411,43 @@ void decoding_cut(struct decoding *d, int s, int64_t n)
     int64_t keep = decoding_pages_for(d, n);
     while (q->n_pages > keep) cache_page_return(d->pages, q->page[--q->n_pages]);
     if (q->known > n / d->cache.page) q->known = n / d->cache.page;
+    CHECK(!n || n >= q->prompt, "a prompt of %lld tokens is cut to %lld", (long long)q->prompt, (long long)n);
+    if (!n) q->least = q->prompt = 0, q->longer = false;
 }
+
+/* How a text of n tokens turns. */
+static bool turns_longer(const struct decoding *d, int64_t n)
+{
+    return model_turns_by_length(&d->model) && n > d->model.rope_scaling.original_max_position;
+}
+
+void decoding_prompt(struct decoding *d, int s, int64_t n)
+{
+    struct sequence *q = sequence_of(d, s);
+    CHECK(!q->fed, "a prompt is said of a sequence of %lld tokens", (long long)q->fed);
+    if (model_prefixes(&d->model)) q->prompt = n;
+}
+
+int64_t decoding_whole(const struct decoding *d, int s)
+{
+    const struct sequence *q = sequence_of(d, s);
+    return q->fed ? 0 : q->prompt;
+}
+
+void decoding_expect(struct decoding *d, int s, int64_t n)
+{
+    struct sequence *q = sequence_of(d, s);
+    if (n > q->least) q->least = n;
+}
+
+int64_t decoding_turns_alike(const struct decoding *d, int64_t n)
+{
+    return model_turns_by_length(&d->model) && !turns_longer(d, n) ? d->model.rope_scaling.original_max_position
+                                                                   : INT64_MAX;
+}
+
+/* Before a sequence's first page: pages of texts that turn otherwise are others. */
+static int32_t before_first(const struct sequence *q) { return q->longer ? CACHE_FIRST_LONGER : -1; }
 
 void decoding_forget(struct decoding *d)
 {
@@ -419,7 +460,11 @@ int64_t decoding_reuse(struct decoding *d, int s, const int32_t *ids, int64_t n)
 {
     struct sequence *q = sequence_of(d, s);
     CHECK(!q->fed, "a sequence of %lld tokens takes over pages", (long long)q->fed);
-    for (int32_t before = -1; d->reuse && q->fed + d->cache.page < n; before = q->page[q->n_pages++]) {
+    decoding_expect(d, s, n);
+    q->longer = turns_longer(d, q->least);
+    bool stays = q->longer == turns_longer(d, d->room);
+    for (int32_t before = before_first(q); stays && d->reuse && q->fed + d->cache.page < n;
+         before = q->page[q->n_pages++]) {
         int32_t page = cache_page_find(d->pages, before, ids + q->fed);
         if (page < 0) break;
         q->page[q->n_pages] = page;
@@ -496,6 +541,9 @@ int decoding_fork(struct decoding *d, int s)
     }
     to->n_read = from->n_read;
     to->fed = from->fed;
+    to->least = from->least;
+    to->prompt = from->prompt;
+    to->longer = from->longer;
     memcpy(to->ids, from->ids, to_size(to->fed) * sizeof *to->ids);
     return t;
 }
@@ -538,6 +586,12 @@ static int check_part(const struct decoding *d, const struct decoding_part *p, s
     if (p->n < 1) return err_set(e, ERR_REQUEST, "nothing to continue from: give at least one token");
     if (model_pairs(&d->model) && !q->n_read)
         return err_set(e, ERR_REQUEST, "the decoder writes by what the encoder read: give it a text first");
+    if (decoding_whole(d, p->sequence) && p->n != q->prompt)
+        return err_set(e, ERR_REQUEST,
+                       "a prompt of %lld tokens sees itself in both directions (model.attn.prefix) and is fed at once; "
+                       "a "
+                       "step has room for %lld",
+                       (long long)q->prompt, (long long)d->rows);
     if (q->fed + p->n > d->room)
         return err_set(e, ERR_REQUEST, "%lld tokens do not fit after %lld: there is room for %lld positions",
                        (long long)p->n, (long long)q->fed, (long long)d->room);
@@ -621,6 +675,7 @@ static void lay_out(struct decoding *d, const struct decoding_part *part, int n_
         run[RUN_ROWS] = (int32_t)p->n;
         run[RUN_PAST] = (int32_t)q->fed;
         run[RUN_STATE] = p->sequence;
+        run[RUN_BOTH] = decoding_whole(d, p->sequence) > 0;
         memcpy(run + RUN_PAGES, q->page, to_size(q->n_pages) * sizeof *run);
         if (q->n_read) {
             memcpy(read, run, RUN_PAGES * sizeof *run);
@@ -629,7 +684,7 @@ static void lay_out(struct decoding *d, const struct decoding_part *part, int n_
         }
         for (int64_t k = 0; k < p->n; k++, at++) {
             token[at] = p->ids[k];
-            place[at] = (int32_t)(q->fed + k);
+            place[at] = (int32_t)(q->fed + k + (q->longer ? d->model.max_positions : 0));
             if (p->n - k <= p->wanted) want[wanted++] = (int32_t)at;
         }
     }
@@ -642,7 +697,7 @@ static void went_on(struct decoding *d, const struct decoding_part *p)
     memcpy(q->ids + q->fed, p->ids, to_size(p->n) * sizeof *p->ids);
     q->fed += p->n;
     for (; d->reuse && q->known < q->fed / d->cache.page; q->known++)
-        cache_page_know(d->pages, q->page[q->known], q->known ? q->page[q->known - 1] : -1,
+        cache_page_know(d->pages, q->page[q->known], q->known ? q->page[q->known - 1] : before_first(q),
                         q->ids + q->known * d->cache.page);
 }
 
@@ -751,14 +806,11 @@ static int run_step(struct decoding *d, const struct decoding_call *c, struct er
     return d->ranks ? comm_status(d->ranks->ranks.model, e) : OK;
 }
 
-int decoding_step(struct decoding *d, const struct decoding_part *part, int n_parts, const float **logits_RV,
-                  struct err *e)
+static int step(struct decoding *d, const struct decoding_part *part, int n_parts, const float **logits_RV,
+                struct err *e)
 {
     int64_t rows = 0, wanted = 0;
-    if (!d->open) return err_set(e, ERR_LOST, "the ranks that have the model have stopped");
     for (int i = 0; i < n_parts; i++) {
-        int rc = check_part(d, &part[i], e);
-        if (rc) return rc;
         rows += part[i].n;
         wanted += part[i].wanted < part[i].n ? part[i].wanted : part[i].n;
     }
@@ -787,6 +839,47 @@ int decoding_step(struct decoding *d, const struct decoding_part *part, int n_pa
     }
     *logits_RV = d->host_logits;
     return rc;
+}
+
+/* All that a sequence has, turned as `longer` says. */
+static int feed_again(struct decoding *d, int s, bool longer, struct err *e)
+{
+    struct sequence *q = sequence_of(d, s);
+    int64_t n = q->fed, least = q->least, prompt = q->prompt;
+    int32_t *ids = xmalloc(to_size(n) * sizeof *ids);
+    const float *none;
+    int rc = OK;
+    memcpy(ids, q->ids, to_size(n) * sizeof *ids);
+    decoding_cut(d, s, 0);
+    q->least = least;
+    q->prompt = prompt;
+    q->longer = longer;
+    for (int64_t now; !rc && q->fed < n;) {
+        now = n - q->fed < d->rows ? n - q->fed : d->rows;
+        if (decoding_whole(d, s)) now = prompt;
+        rc = step(d, &(struct decoding_part){s, ids + q->fed, now, 0}, 1, &none, e);
+    }
+    xfree(ids);
+    return rc;
+}
+
+int decoding_step(struct decoding *d, const struct decoding_part *part, int n_parts, const float **logits_RV,
+                  struct err *e)
+{
+    if (!d->open) return err_set(e, ERR_LOST, "the ranks that have the model have stopped");
+    for (int i = 0; i < n_parts; i++) {
+        int rc = check_part(d, &part[i], e);
+        if (rc) return rc;
+    }
+    for (int i = 0; i < n_parts; i++) {
+        struct sequence *q = &d->seq[part[i].sequence];
+        int64_t n = q->fed + part[i].n > q->least ? q->fed + part[i].n : q->least;
+        bool longer = turns_longer(d, n);
+        int rc = longer != q->longer && q->fed ? feed_again(d, part[i].sequence, longer, e) : OK;
+        if (rc) return rc;
+        q->longer = longer;
+    }
+    return step(d, part, n_parts, logits_RV, e);
 }
 
 /* ---- the others ---- */

@@ -77,7 +77,9 @@ int decoding_n_ends(const struct decoding *d); /* how many those are at most */
 int decoding_open(struct decoding *d);
 void decoding_close(struct decoding *d, int sequence);
 int64_t decoding_fed(const struct decoding *d, int sequence); /* tokens that it has */
-/* A new sequence takes over pages that hold its first tokens: how many of the n need not be fed, fewer than n. */
+/* A new sequence, which will have n tokens at least, takes over pages that hold its first ones: how many of the n need
+ * not be fed, fewer than n. Where positions turn by a text's length a text that may come to turn otherwise takes none.
+ */
 int64_t decoding_reuse(struct decoding *d, int sequence, const int32_t *ids, int64_t n);
 /* No page is taken over any longer that was written before now. No sequence is open. */
 void decoding_forget(struct decoding *d);
@@ -89,6 +91,17 @@ int32_t decoding_start(const struct decoding *d); /* of such a model: the first 
  *   fails   ERR_REQUEST: an id is not the model's, the text is longer than decoding_room, or no page is left */
 int decoding_read(struct decoding *d, int sequence, const struct tokenizer *t, const int32_t *ids, int64_t n,
                   struct err *e);
+/* A new sequence's first n tokens are its prompt: where a model has prefixes (model.attn.prefix) they see each other in
+ * both directions, so they are fed in one part, and nothing is cut off them but all. Forgotten by a cut to nothing. */
+void decoding_prompt(struct decoding *d, int sequence, int64_t n);
+/* Rows that the first part of such a sequence has to have; 0: any number. */
+int64_t decoding_whole(const struct decoding *d, int sequence);
+/* The text will have n tokens at least. Where positions turn by a text's length (longrope) pieces of it are turned by
+ * that of the whole; without it by what is fed so far, and when that length is passed the text is fed again from its
+ * beginning, inside of a step. Closing, or a cut to nothing, forgets it. */
+void decoding_expect(struct decoding *d, int sequence, int64_t n);
+/* How many tokens a text of n may come to have without being fed again; INT64_MAX: any. */
+int64_t decoding_turns_alike(const struct decoding *d, int64_t n);
 /* A second sequence with the same tokens; -1: all are in use, or no page is left. */
 int decoding_fork(struct decoding *d, int sequence);
 /* Forgets all but the first n tokens. */
@@ -101,7 +114,8 @@ struct decoding_part {
     int64_t wanted; /* logits of the last so many rows */
 };
 /* Each sequence at most once; together at most decoding_rows. logits_RV: wanted rows in order, valid until the next
- * call. ERR_REQUEST: an id is not the model's, a sequence is too long; or no page is left. Nothing was fed then. */
+ * call. ERR_REQUEST: an id is not the model's, a sequence is too long; or no page is left. Nothing was fed then (of a
+ * text that was being fed again perhaps less than before: decoding_fed). */
 int decoding_step(struct decoding *d, const struct decoding_part *part, int n_parts, const float **logits_RV,
                   struct err *e);
 

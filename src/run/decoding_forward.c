@@ -30,8 +30,10 @@ static int forward_init(struct forward *f, struct decoding *d, int64_t n, struct
 {
     const struct model_stage stage = {0, to_int(d->model.layers), true, false};
     struct model_shape shape = {.mode = MODEL_TRAIN, .dtype = d->dtype, .batch = 1, .seq = n, .stage = &stage};
+    struct model_config causal = d->model; /* there is no batch that says what is a prompt */
+    causal.attn.prefix = false;
     *f = (struct forward){.tape = tape_new()};
-    model_record(f->tape, &d->model, &d->params, &d->par, &shape);
+    model_record(f->tape, &causal, &d->params, &d->par, &shape);
     int rc = program_new(&f->program, f->tape, &d->kernels, (struct lower_options){.training = true}, e);
     if (!rc) rc = buffer_new(&f->act, d->dev, MEM_ACTIVATION, f->program->bytes[HOME_ACT], e);
     if (!rc) rc = buffer_new(&f->scratch, d->dev, MEM_SCRATCH, f->program->bytes[HOME_SCRATCH], e);

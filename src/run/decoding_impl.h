@@ -20,6 +20,9 @@ struct sized { /* recorded for so many rows, of which so many are wanted */
 struct sequence {
     bool open;                   /* all ranks are at work */
     int64_t fed, n_pages, known; /* pages of it that were told to cache_pages */
+    int64_t prompt;              /* its first tokens that see each other, which come in one part; 0: none do */
+    int64_t least;               /* tokens that it will have at least */
+    bool longer;                 /* what it has was turned as in long texts (model_turns_by_length) */
     int32_t *page, *ids;
     int64_t n_read, n_read_pages; /* of encoder and decoder: tokens that were read */
     int32_t *read;                /* their pages */

@@ -101,6 +101,8 @@ int generator_feed(struct generator *g, const int32_t *ids, int64_t n, const flo
     if (n > 0 && fed + n > generator_room(g))
         return err_set(e, ERR_REQUEST, "%lld tokens do not fit after %lld: the model has %lld positions", (long long)n,
                        (long long)fed, (long long)generator_room(g));
+    if (n > 0) decoding_expect(g->d, g->sequence, fed + n);
+    if (n > 0 && !fed) decoding_prompt(g->d, g->sequence, n);
     do {
         int64_t now = n < most ? n : most;
         int rc = decoding_step(g->d, &(struct decoding_part){g->sequence, ids, now, 1}, 1, logits_V, e);

@@ -87,12 +87,14 @@ static double uniform(const struct speculating *s, const char *what, int64_t pla
     return rng_uniform(s->sample.seed, rng_stream(what), (uint64_t)place);
 }
 
-/* How many guesses make sense: what is wanted, what the model's positions hold, and the draft's. */
+/* How many guesses make sense: what is wanted, what the model's positions hold, and the draft's; and none with which
+ * the text would turn otherwise than it does without them. */
 static int64_t guesses_of(const struct speculating *s, int64_t n, int64_t most)
 {
     int64_t k = s->guesses;
     if (k > most - 1) k = most - 1;
     if (k > decoding_room(s->d) - n) k = decoding_room(s->d) - n;
+    if (k > decoding_turns_alike(s->d, n) - n) k = decoding_turns_alike(s->d, n) - n;
     if (s->draft && k > decoding_room(s->draft) + 1 - n) k = decoding_room(s->draft) + 1 - n;
     return k > 0 ? k : 0;
 }

@@ -68,6 +68,14 @@ static void fill_patches(const struct config *c, uint64_t stream, int32_t *patch
         pixels[i] = (float)(rng_u32(7, 1 + stream, (uint64_t)i) % 513) / 256 - 1;
 }
 
+enum { DOCUMENT = 5 }; /* tokens of one */
+
+/* Beginnings of documents, of no tokens up to four. */
+static bool is_prompt(int64_t sequence, int64_t place)
+{
+    return place % DOCUMENT < (int64_t)(rng_u32(7, 5, (uint64_t)(sequence * 1000 + place / DOCUMENT)) % DOCUMENT);
+}
+
 enum { FACTORS = 1 << 20 }; /* streams of random numbers: behind those of the fields */
 
 /* Of a token in its sample; of what an encoder reads -1 behind an end by chance, which may be its last place. */
@@ -97,9 +105,10 @@ int32_t *trial_tokens(const struct config *c, int which)
         t[i] = (int32_t)(rng_u32(7, 1 + stream, at) % (uint64_t)c->model.vocab);
         bool trained = rng_u32(7, 3 + stream, at) % 8 != 0 && (i / c->model.seq_len % 4 != 1 || c->batch.global < 4);
         trained = trained && i % c->model.seq_len >= read;
+        trained = trained && !(model_prefixes(&c->model) && is_prompt(i / c->model.seq_len, i % c->model.seq_len));
         t[n + i] = !trained ? -1 : (int32_t)(rng_u32(7, 2 + stream, at) % (uint64_t)kinds);
         t[2 * n + i] = place_of(c, stream, i);
-        t[3 * n + i] = (int32_t)(i % c->model.seq_len / 5);
+        t[3 * n + i] = (int32_t)(i % c->model.seq_len / DOCUMENT);
         t[4 * n + i] = (int32_t)(rng_u32(7, 4 + stream, at) % (uint64_t)types);
         factor[i] = trained ? (float)(rng_u32(7, FACTORS + (uint64_t)which, at) % 513) / 256 - 1 : 0;
     }

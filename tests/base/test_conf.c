@@ -16,6 +16,7 @@ struct config {
     int64_t layers, vocab;
     const char *dir, *from;
     double lr, betas[2], temperature;
+    struct conf_numbers steps;
     int family, device;
     bool tied;
     struct conf_list train, valid;
@@ -44,6 +45,7 @@ static const struct conf_row rows[] = {
     {.path = "optimizer.lr", .type = CONF_REAL, AT(lr), .otherwise = "3.0e-4", .lo = 0, .hi = 1e18, .doc = "rate"},
     {.path = "optimizer.betas", .type = CONF_REALS, AT(betas), .n = 2, .otherwise = "[0.9, 0.95]", .lo = 0, .hi = 1,
      .doc = "decay"},
+    {.path = "optimizer.steps", .type = CONF_NUMBERS, AT(steps), .otherwise = "[]", .lo = 0.5, .hi = 9, .doc = "some"},
     {.path = "model.from", .type = CONF_STRING, AT(from), .otherwise = "null", .doc = "weights"},
     {.path = "data.valid", .type = CONF_LIST, AT(valid), SOURCES, .otherwise = "[]", .doc = "text to test on"},
     {.path = "run.dir", .type = CONF_STRING, AT(dir), .otherwise = "runs/x", .doc = "where"},
@@ -99,6 +101,10 @@ static void refuses_with_place_and_remedy(void **state)
          "t.yaml:1: optimizer.betas: wanted a list of 2 numbers from 0 to 1, got a list of 1"},
         {"optimizer: {betas: [0.9,\n 2]}",
          "t.yaml:2: optimizer.betas: wanted a list of 2 numbers from 0 to 1, got '2'"},
+        {"optimizer: {steps: 3}",
+         "t.yaml:1: optimizer.steps: wanted a list of at most 128 numbers from 0.5 to 9, got '3'"},
+        {"optimizer: {steps: [3,\n 4, 0.25]}",
+         "t.yaml:2: optimizer.steps: wanted a list of at most 128 numbers from 0.5 to 9, got '0.25'"},
         {"model: {tied: yes}", "t.yaml:1: model.tied: wanted true or false, got 'yes'"},
         {"model: {family: lama}",
          "t.yaml:1: model.family: wanted gpt2, llama or mixtral; got 'lama'; did you mean llama?"},
@@ -151,7 +157,7 @@ static void defaults_fill_what_is_not_said(void **state)
     struct session s;
     assert_int_equal(session_read(&s, "# nothing\n"), OK);
     assert_true(s.v.layers == 4 && s.v.vocab == 0 && !s.v.tied && s.v.family == 1);
-    assert_true(s.v.lr == 3.0e-4 && s.v.betas[1] == 0.95 && s.v.from == NULL && s.v.valid.n == 0);
+    assert_true(s.v.lr == 3.0e-4 && s.v.betas[1] == 0.95 && s.v.steps.n == 0 && s.v.from == NULL && s.v.valid.n == 0);
     assert_string_equal(s.v.dir, "runs/x");
     assert_int_equal(conf_finish(s.c, &s.e), ERR_REQUEST);
     assert_string_equal(s.e.text, "t.yaml: data.train: is required and has no default (text to learn)");
@@ -209,6 +215,8 @@ static void overrides_win_and_are_checked(void **state)
     } table[] = {
         {"model.layers=7", NULL},
         {"optimizer.betas=[0.5, 0.6]", NULL},
+        {"optimizer.steps=[0.5, 9]", NULL},
+        {"optimizer.steps=[1, 2.5, 3]", NULL},
         {"run.dir=C:\\odd: path #1", NULL},
         {"data.train=[x, {path: y, weight: 2}]", NULL},
         {"model={tied: true, family: gpt2}", NULL},
@@ -234,6 +242,7 @@ static void overrides_win_and_are_checked(void **state)
     assert_int_equal(conf_override(s.c, "data.train=[a", &s.e), ERR_REQUEST);
     assert_contains(s.e.text, "command line: [a: not valid YAML: ");
     assert_int_equal(conf_override(s.c, "run.dir=\xff", &s.e), ERR_REQUEST);
+    assert_true(s.v.steps.n == 3 && s.v.steps.v[1] == 2.5 && s.v.steps.v[3] == 0);
     assert_true(s.v.layers == 7 && s.v.betas[0] == 0.5 && s.v.tied && s.v.family == 0);
     assert_string_equal(s.v.dir, "C:\\odd: path #1");
     assert_int_equal(s.v.train.n, 2);
@@ -328,11 +337,14 @@ static void what_is_printed_reads_back_equal(void **state)
                             .train = {sources, (int)(i % 4)},
                             .valid = {sources + 1, (int)(i % 3)}};
         struct str once = {0}, twice = {0};
+        for (in.steps.n = 0; in.steps.n < (int64_t)(i % (CONF_NUMBERS_MOST + 1)); in.steps.n++)
+            in.steps.v[in.steps.n] = 0.5 + 8 * rng_uniform(1, 6, 1000 * i + (uint64_t)in.steps.n);
         conf_print(rows, &in, &once);
         if (conf_read_text(s.c, once.p, once.n, "printed", &s.e)) fail_msg("%s in\n%s", s.e.text, once.p);
         conf_print(rows, &s.v, &twice);
         assert_string_equal(once.p, twice.p);
         assert_true(in.lr == s.v.lr && in.betas[0] == s.v.betas[0] && in.betas[1] == s.v.betas[1]);
+        assert_memory_equal(&in.steps, &s.v.steps, sizeof in.steps);
         assert_true(in.device == s.v.device && in.temperature == s.v.temperature && in.layers == s.v.layers &&
                     in.vocab == s.v.vocab);
         assert_string_equal(in.dir, s.v.dir);

@@ -65,7 +65,10 @@ static bool same_numbers(const struct number *rows, const void *a, const void *b
     bool same = true;
     for (const struct number *n = rows; n->row.path; n++) {
         const char *x = (const char *)a + n->row.offset, *y = (const char *)b + n->row.offset;
-        size_t bytes = n->row.type == CONF_BOOL ? sizeof(bool) : n->row.type == CONF_CHOICE ? sizeof(int) : 8;
+        size_t bytes = n->row.type == CONF_BOOL      ? sizeof(bool)
+                       : n->row.type == CONF_CHOICE  ? sizeof(int)
+                       : n->row.type == CONF_NUMBERS ? sizeof(struct conf_numbers)
+                                                     : 8;
         if (n->row.type == CONF_WORD && !strcmp(*y ? y : n->row.otherwise, *x ? x : n->row.otherwise)) continue;
         if (memcmp(x, y, bytes)) print_message("%s differs\n", n->row.path), same = false;
     }
@@ -285,12 +288,20 @@ static void config_is(const char *text, const char *part)
 #define LLAMA                                                                                                          \
     "{\"model_type\":\"llama\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,"                            \
     "\"num_attention_heads\":2,\"intermediate_size\":8,\"max_position_embeddings\":8"
+#define PHI3                                                                                                           \
+    "{\"model_type\":\"phi3\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,"                             \
+    "\"num_attention_heads\":2,\"intermediate_size\":8,\"max_position_embeddings\":8"
+#define LONG_BY(few, many)                                                                                             \
+    ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":" few ",\"long_factor\":" many "}}"
 #define GPT2 "{\"model_type\":\"gpt2\",\"vocab_size\":8,\"n_embd\":8,\"n_layer\":1,\"n_head\":2,\"n_positions\":8"
 
 static void what_is_not_computed_is_refused(void **state)
 {
     (void)state;
     config_is(LLAMA "}", NULL);
+    config_is(LLAMA LONG_BY("[1,2]", "[1.5,2]"), NULL);
+    config_is(PHI3 ",\"partial_rotary_factor\":0.5" LONG_BY("[1]", "[2]"), NULL);
+    config_is(PHI3 ",\"rope_scaling\":{\"type\":\"su\",\"short_factor\":[1,1],\"long_factor\":[1,1]}}", NULL);
     config_is(GPT2 "}", NULL);
     config_is(LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":5000.0}}", NULL);
     config_is(LLAMA ",\"attention_bias\":true,\"mlp_bias\":true,\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}",
@@ -310,7 +321,17 @@ static void what_is_not_computed_is_refused(void **state)
         {LLAMA ",\"rms_norm_eps\":-1}", "rms_norm_eps"},
         {LLAMA ",\"rope_scaling\":{\"type\":\"yarn\"}}", "yarn wants a factor"},
         {LLAMA ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":0.5}}", "factor: wanted a number from 1"},
-        {LLAMA ",\"rope_parameters\":{\"rope_type\":\"longrope\",\"factor\":4.0}}", "rope_parameters: type longrope"},
+        {LLAMA ",\"rope_parameters\":{\"rope_type\":\"longrope\",\"factor\":4.0}}", "short_factor: wanted a list"},
+        {LLAMA ",\"rope_parameters\":{\"rope_type\":\"su\",\"factor\":4.0}}", "rope_parameters: type su"},
+        {LLAMA LONG_BY("[1,2,3]", "[1,2]"), "rope_scaling.short_factor: 3 numbers; the 4 columns"},
+        {LLAMA LONG_BY("[1,2]", "[1]"), "rope_scaling.long_factor: 1 numbers"},
+        {LLAMA LONG_BY("[1,0]", "[1,2]"), "short_factor: wanted a number from 1e-06"},
+        {LLAMA LONG_BY("[1,2]", "2"), "long_factor: wanted a list of 1 to 128 numbers"},
+        {PHI3 ",\"original_max_position_embeddings\":1" LONG_BY("[1,2]", "[1,2]"), "original_max_position_embeddings"},
+        {PHI3 ",\"partial_rotary_factor\":0.5" LONG_BY("[1,2]", "[1,2]"),
+         "the 2 columns of a head that turn are 1 pairs"},
+        {PHI3 ",\"partial_rotary_factor\":0.75}", "of a head 3 columns turn"},
+        {PHI3 ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}", "only default and longrope are"},
         {LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":4.0}}", "original_max_position_embeddings"},
         {GPT2 ",\"activation_function\":\"relu\"}", "activation_function"},
         {GPT2 ",\"activation_function\":\"gelu\"}", "activation_function"},

@@ -65,7 +65,7 @@ static void exported_files_stay(void **state)
 static void a_key_is_one_number(void **state)
 {
     (void)state;
-    const unsigned most = IN_DYNAMIC;
+    const unsigned most = IN_LONGROPE;
     for (unsigned in = 1; in <= most; in <<= 1) EACH(n, model_numbers) SPELT(s, n) if (s->in & in && s->key)
         {
             const struct number *found = hf_number_spelt(s->key, in);

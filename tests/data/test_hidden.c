@@ -237,9 +237,72 @@ static void test_pairs(void **state)
     scratch_free(dir);
 }
 
+/* Beginnings that are no targets: of that share of the documents, every place as likely, in any split of a batch; the
+ * rest is as it was. */
+static void check_prompts(const char *path, enum pack_kind kind, const char *dir)
+{
+    struct dataset *d[2];
+    struct batch a, b, part;
+    struct err e;
+    int64_t documents = 0, cut = 0, whole = 0;
+    double at = 0;
+    for (int i = 0; i < 2; i++) {
+        struct dataset_options o = {.pack = kind, .seed = 5, .prefix_rate = i ? 0 : 0.5};
+        o.reset_positions = o.mask_boundaries = kind != PACK_JOINED;
+        assert_ok(open_with(&d[i], path, o, NULL, dir, &e), &e);
+    }
+    batch_init(&a, GLOBAL, SEQ);
+    batch_init(&b, GLOBAL, SEQ);
+    batch_init(&part, 2, SEQ);
+    for (int64_t step = 0; step < STEPS; step++) {
+        int64_t trained = 0;
+        assert_ok(dataset_batch(d[0], step, GLOBAL, 0, &a, &e), &e);
+        assert_ok(dataset_batch(d[1], step, GLOBAL, 0, &b, &e), &e);
+        assert_ok(dataset_batch(d[0], step, GLOBAL, 3, &part, &e), &e);
+        assert_memory_equal(part.targets, a.targets + 3 * SEQ, 2 * SEQ * sizeof(int32_t));
+        assert_memory_equal(a.tokens, b.tokens, GLOBAL * SEQ * sizeof(int32_t));
+        for (int64_t i = 0; i < GLOBAL * SEQ; i++) {
+            bool begins = i % SEQ == 0 || a.documents[i] != a.documents[i - 1];
+            trained += a.targets[i] >= 0;
+            if (a.targets[i] != b.targets[i]) assert_true(a.targets[i] == -1 && (begins || a.targets[i - 1] == -1));
+            if (!begins) continue;
+            int64_t n = 0, hidden = 0;
+            for (int64_t j = i; j < (i / SEQ + 1) * SEQ && a.documents[j] == a.documents[i]; j++) {
+                n += b.targets[j] >= 0;
+                hidden += b.targets[j] >= 0 && a.targets[j] < 0;
+            }
+            assert_true(hidden < n || !n);
+            whole += n >= 2;
+            cut += hidden > 0;
+            documents += hidden > 0 && n > 2;
+            if (hidden && n > 2) at += (double)(hidden - 1) / (double)(n - 2);
+        }
+        assert_int_equal(a.n_trained, trained);
+    }
+    assert_true(whole > 100 && fabs((double)cut - 0.5 * (double)whole) < 5 * sqrt(0.25 * (double)whole));
+    assert_true(fabs(at / (double)documents - 0.5) < 5 * sqrt(1.0 / 4 / (double)documents));
+    batch_fini(&part);
+    batch_fini(&b);
+    batch_fini(&a);
+    for (int i = 0; i < 2; i++) dataset_close(d[i]);
+}
+
+static void test_prompts(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), text[4096], *at = text;
+    for (int i = 0; i < 60; i++)
+        at += sprintf(at, "{\"text\": \"%.*s number %d\"}\n", 3 + i % 17, "a text of some length", i);
+    char *path = put_text(dir, "t.jsonl", text);
+    check_prompts(path, PACK_JOINED, dir);
+    check_prompts(path, PACK_BEST_FIT, dir);
+    xfree(path);
+    scratch_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_hidden), cmocka_unit_test(test_classes),
-                                       cmocka_unit_test(test_pairs)};
+                                       cmocka_unit_test(test_prompts), cmocka_unit_test(test_pairs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

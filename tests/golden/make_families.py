@@ -61,6 +61,15 @@ MODELS = {
     "olmo2": ("olmo2", dict(SIZES, hidden_act="silu", attention_bias=False)),
     "phi3": ("phi3", dict(SIZES, hidden_act="silu", sliding_window=7, resid_pdrop=0.0, embd_pdrop=0.0,
                           original_max_position_embeddings=48)),
+    # texts longer than the original length, which the greedy one passes, and of a part of each head; and shorter ones
+    "phi3_long": ("phi3", dict(SIZES, hidden_act="silu", hidden_size=32, resid_pdrop=0.0, embd_pdrop=0.0,
+                               original_max_position_embeddings=12, partial_rotary_factor=0.75, rope_scaling={
+                                   "type": "longrope", "short_factor": [1.0, 1.1, 1.5], "long_factor": [1.3, 2, 7.25]})),
+    "phi3_short": ("phi3", dict({k: v for k, v in SIZES.items() if k != "rope_theta"}, hidden_act="silu", resid_pdrop=0.0, embd_pdrop=0.0, max_position_embeddings=30,
+                                sliding_window=6,
+                                original_max_position_embeddings=24, rope_parameters={
+                                    "rope_type": "longrope", "rope_theta": 500.0, "short_factor": [1.25, 3.0],
+                                    "long_factor": [9.0, 11.0], "factor": 2.5, "attention_factor": 1.375})),
     "gemma2": ("gemma2", dict(GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=3.0)),
     "gemma3": ("gemma3_text", dict(GEMMA, sliding_window_pattern=3, rope_local_base_freq=50.0,
                                    attn_logit_softcapping=None, final_logit_softcapping=None,

@@ -164,6 +164,7 @@ static void cached(int64_t room, int heads, int kv_heads, int a, int64_t n)
     run[RUN_FIRST] = 0;
     run[RUN_ROWS] = (int32_t)n;
     run[RUN_PAST] = (int32_t)(room - n);
+    run[RUN_BOTH] = 0;
     for (int64_t i = 0; i < room / 16; i++) run[RUN_PAGES + i] = (int32_t)i;
     c.out[0] = tensor(DT_BF16, n, (int64_t)heads * a, 1);
     printf("C %d H %d/%d n %d ", (int)room, heads, kv_heads, (int)n);

@@ -321,6 +321,19 @@ static inline void build_qkv(struct kcase *k, int64_t t)
     k->n_in = 3;
 }
 
+/* The first tokens of each document, up to all of them, are its prefix (layout/document_ids.h), or any of them: they
+ * may stand anywhere. */
+static inline void kcase_mark(struct kcase *k, int64_t seq)
+{
+    int64_t n = k->in[3].n[0], left = 0, was = -1, anywhere = kcase_int(k, 0, 1);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t id = (int64_t)view_get(&k->in[3], 0, i);
+        if (id != was || i % seq == 0) left = kcase_int(k, 0, 9);
+        was = id;
+        view_set(&k->in[3], 0, i, (double)(2 * id + (anywhere ? kcase_int(k, 0, 2) == 0 : left-- > 0)));
+    }
+}
+
 static inline void build_attention(struct kcase *k)
 {
     struct attention_attrs *at = kcase_heads(k);
@@ -339,6 +352,8 @@ static inline void build_attention(struct kcase *k)
         k->n_in = 4;
         int64_t id = 0;
         for (int64_t i = 0; i < t; i++) view_set(&k->in[3], 0, i, (double)(id += kcase_int(k, 0, 5) == 0));
+        at->prefix = at->causal && !at->window && kcase_int(k, 0, 1);
+        if (at->prefix) kcase_mark(k, at->seq);
     }
     k->step.first_token = (uint64_t)(kcase_int(k, 0, 5) * at->seq);
     if (kcase_int(k, 0, 1)) return;
@@ -372,6 +387,7 @@ static inline void build_attention_cached(struct kcase *k)
         view_set(&k->in[3], s, RUN_FIRST, (double)at);
         view_set(&k->in[3], s, RUN_ROWS, (double)n[s]);
         view_set(&k->in[3], s, RUN_PAST, (double)past[s]);
+        view_set(&k->in[3], s, RUN_BOTH, kcase_heads(k)->window ? 0 : (double)kcase_int(k, 0, 1));
         for (int64_t i = 0; i < pages; i++) /* in order, or backwards */
             view_set(&k->in[3], s, RUN_PAGES + i, (double)(s * pages + (s % 2 ? pages - 1 - i : i)));
     }

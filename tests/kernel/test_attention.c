@@ -62,23 +62,27 @@ struct variant {
     bool causal;
     int window, docs; /* docs: about how many tokens in one; 0: none */
     float dropout;
+    int prefix; /* tokens at the front of each document that see each other */
 };
 static const struct variant variants[] = {
-    {"one token", 1, 1, 1, 1, 4, true, 0, 0, 0},
-    {"odd head", 2, 33, 2, 1, 6, true, 0, 0, 0},
-    {"block edges", 1, 129, 1, 1, 16, true, 0, 0, 0},
-    {"many blocks", 1, 300, 2, 2, 64, true, 0, 0, 0},
-    {"grouped", 2, 70, 6, 2, 40, true, 0, 0, 0},
-    {"wide head", 1, 65, 1, 1, 96, true, 0, 0, 0},
-    {"head 80", 1, 50, 2, 2, 80, true, 0, 0, 0},
-    {"not causal", 1, 150, 2, 1, 20, false, 0, 0, 0},
-    {"window", 1, 400, 1, 1, 24, true, 37, 0, 0},
-    {"window of one", 1, 70, 1, 1, 8, true, 1, 0, 0},
-    {"documents", 2, 200, 2, 2, 24, true, 0, 30, 0},
-    {"documents in order", 1, 400, 2, 1, 19, true, 0, 90, 0}, /* queries that see nothing in a block that others see */
-    {"documents both ways", 1, 290, 1, 1, 10, false, 0, 70, 0},
-    {"dropout", 2, 81, 2, 2, 24, true, 0, 0, 0.3f},
-    {"all of it", 1, 260, 4, 2, 34, true, 90, 60, 0.1f},
+    {"one token", 1, 1, 1, 1, 4, true, 0, 0, 0, 0},
+    {"odd head", 2, 33, 2, 1, 6, true, 0, 0, 0, 0},
+    {"block edges", 1, 129, 1, 1, 16, true, 0, 0, 0, 0},
+    {"many blocks", 1, 300, 2, 2, 64, true, 0, 0, 0, 0},
+    {"grouped", 2, 70, 6, 2, 40, true, 0, 0, 0, 0},
+    {"wide head", 1, 65, 1, 1, 96, true, 0, 0, 0, 0},
+    {"head 80", 1, 50, 2, 2, 80, true, 0, 0, 0, 0},
+    {"not causal", 1, 150, 2, 1, 20, false, 0, 0, 0, 0},
+    {"window", 1, 400, 1, 1, 24, true, 37, 0, 0, 0},
+    {"window of one", 1, 70, 1, 1, 8, true, 1, 0, 0, 0},
+    {"documents", 2, 200, 2, 2, 24, true, 0, 30, 0, 0},
+    {"documents in order", 1, 400, 2, 1, 19, true, 0, 90, 0,
+     0}, /* queries that see nothing in a block that others see */
+    {"documents both ways", 1, 290, 1, 1, 10, false, 0, 70, 0, 0},
+    {"dropout", 2, 81, 2, 2, 24, true, 0, 0, 0.3f, 0},
+    {"all of it", 1, 260, 4, 2, 34, true, 90, 60, 0.1f, 0},
+    {"prefix", 1, 300, 2, 1, 20, true, 0, 1000, 0, 140}, /* over blocks of queries, and into later blocks of keys */
+    {"prefixes", 2, 270, 2, 2, 17, true, 0, 100, 0.1f, 33},
 };
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 
@@ -88,7 +92,7 @@ static struct kernel_call call_of(const struct variant *v, enum dtype t)
     c.n_in = v->docs ? 4 : 3;
     c.at = ATTRS(attention, .heads = v->heads, .kv_heads = v->kv_heads, .head_dim = v->head_dim, .batch = v->batch,
                  .seq = v->seq, .scale = 1.0f / sqrtf((float)v->head_dim), .causal = v->causal, .window = v->window,
-                 .dropout = {v->dropout, 77});
+                 .prefix = v->prefix > 0, .dropout = {v->dropout, 77});
     int64_t rows = (int64_t)v->batch * v->seq;
     for (int i = 0; i < 3; i++) {
         c.in[i] = (struct view){.dtype = t, .nd = 2, .n = {rows, (int64_t)(i ? v->kv_heads : v->heads) * v->head_dim}};
@@ -99,10 +103,12 @@ static struct kernel_call call_of(const struct variant *v, enum dtype t)
         c.in[3] = (struct view){.dtype = DT_I32, .nd = 1, .n = {rows}};
         view_alloc(&c.in[3], 0);
         int32_t id = 0;
-        for (int64_t r = 0; r < rows; r++) {
+        for (int64_t r = 0, begin = 0; r < rows; r++) {
             bool next = rng_uniform(9, 1, (uint64_t)r) < 1.0 / v->docs;
             if (next) id = (id + 1) % (v->docs > 80 ? 80 : 3); /* short ones come back: equal is what counts */
-            ((int32_t *)c.in[3].p)[r] = id;
+            begin = next || r % v->seq == 0 ? r : begin;
+            ((int32_t *)c.in[3].p)[r] =
+                v->prefix ? 2 * id + ((r - begin) % 200 < v->prefix) : id; /* behind others, too */
         }
     }
     const char *why = op_row(OP_ATTENTION)->infer(&c.at, c.n_in, c.in, c.out);
@@ -171,7 +177,7 @@ static void backward_matches_reference(void **state)
 static void hidden_scores_stay_hidden_at_any_scale(void **state)
 {
     (void)state;
-    struct variant v = {"two documents", 1, 256, 1, 1, 8, true, 0, 90, 0};
+    struct variant v = {"two documents", 1, 256, 1, 1, 8, true, 0, 90, 0, 0};
     struct kernel_call c = call_of(&v, DT_F32);
     for (int i = 0; i < 256; i++) ((int32_t *)c.in[3].p)[i] = i >= 200; /* the block of queries 192.. holds both */
     for (int s = 0; s < 12; s++) {
@@ -185,7 +191,7 @@ static void hidden_scores_stay_hidden_at_any_scale(void **state)
 static void large_scores_stay_finite(void **state)
 {
     (void)state;
-    struct variant v = {"large scores", 1, 200, 1, 1, 16, true, 0, 0, 0};
+    struct variant v = {"large scores", 1, 200, 1, 1, 16, true, 0, 0, 0, 0};
     struct kernel_call c = call_of(&v, DT_F32);
     view_random(&c.in[0], 100, 30);
     view_random(&c.in[1], 101, 30);
@@ -198,7 +204,8 @@ static void large_scores_stay_finite(void **state)
 }
 
 /* A cache filled by `first` tokens, then n more in one call: outputs and cache as ref leaves them. */
-static void cached_case(enum dtype t, int64_t first, int64_t n, int heads, int kv_heads, int head_dim, int window)
+static void cached_case(enum dtype t, int64_t first, int64_t n, int heads, int kv_heads, int head_dim, int window,
+                        bool both)
 {
     struct kernel_call c = {.op = OP_ATTENTION_CACHED, .phase = KERNEL_FWD, .step = &step, .n_in = 6, .n_out = 1};
     c.at = ATTRS(attention, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.3f, .causal = true,
@@ -215,6 +222,7 @@ static void cached_case(enum dtype t, int64_t first, int64_t n, int heads, int k
     run[RUN_FIRST] = 0;
     run[RUN_ROWS] = (int32_t)n;
     run[RUN_PAST] = (int32_t)first;
+    run[RUN_BOTH] = both;
     for (int64_t i = 0; i < pages; i++) /* in order after the first two, or backwards */
         run[RUN_PAGES + i] = (int32_t)(first % 2 ? pages + 1 - i : i + 2);
     const char *why = op_row(c.op)->infer(&c.at, c.n_in, c.in, c.out);
@@ -244,12 +252,14 @@ static void cached_matches_reference(void **state)
 {
     (void)state;
     for (int t = DT_F32; t <= DT_BF16; t++) {
-        cached_case(t, 0, 1, 2, 1, 6, 0);
-        cached_case(t, 130, 1, 4, 2, 64, 0);
-        cached_case(t, 77, 3, 3, 3, 80, 20);
-        cached_case(t, 0, 70, 2, 2, 24, 0);
-        cached_case(t, 150, 64, 4, 2, 34, 0);
-        cached_case(t, 90, 129, 1, 1, 16, 50);
+        cached_case(t, 0, 1, 2, 1, 6, 0, false);
+        cached_case(t, 130, 1, 4, 2, 64, 0, false);
+        cached_case(t, 77, 3, 3, 3, 80, 20, false);
+        cached_case(t, 0, 70, 2, 2, 24, 0, false);
+        cached_case(t, 150, 64, 4, 2, 34, 0, false);
+        cached_case(t, 90, 129, 1, 1, 16, 50, false);
+        cached_case(t, 0, 5, 2, 1, 12, 0, true); /* prompts that see themselves in both directions, short and long */
+        cached_case(t, 0, 141, 4, 2, 20, 0, true);
     }
 }
 

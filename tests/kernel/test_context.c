@@ -17,12 +17,14 @@ struct variant {
     int64_t window;
     int docs; /* about how many tokens in one; 0: none */
     float dropout;
+    int prefix; /* tokens at the front of each document, about, that see each other */
 };
 static const struct variant variants[] = {
-    {"odd", 2, 37, 2, 1, 12, true, 0, 0, 0},       {"not causal", 1, 29, 1, 1, 8, false, 0, 0, 0},
-    {"window", 1, 61, 2, 2, 16, true, 9, 0, 0},    {"documents", 2, 50, 2, 1, 10, true, 0, 12, 0},
-    {"dropout", 2, 33, 4, 2, 8, true, 0, 0, 0.3f}, {"all of it", 2, 301, 2, 1, 24, true, 150, 90, 0.1f},
-    {"short", 3, 5, 1, 1, 4, true, 0, 0, 0},       {"long", 1, 700, 1, 1, 32, true, 0, 0, 0},
+    {"odd", 2, 37, 2, 1, 12, true, 0, 0, 0, 0},       {"not causal", 1, 29, 1, 1, 8, false, 0, 0, 0, 0},
+    {"window", 1, 61, 2, 2, 16, true, 9, 0, 0, 0},    {"documents", 2, 50, 2, 1, 10, true, 0, 12, 0, 0},
+    {"dropout", 2, 33, 4, 2, 8, true, 0, 0, 0.3f, 0}, {"all of it", 2, 301, 2, 1, 24, true, 150, 90, 0.1f, 0},
+    {"short", 3, 5, 1, 1, 4, true, 0, 0, 0, 0},       {"long", 1, 700, 1, 1, 32, true, 0, 0, 0, 0},
+    {"prefixes", 2, 50, 2, 1, 10, true, 0, 12, 0, 7}, {"a long prefix", 1, 330, 2, 1, 16, true, 0, 999, 0.1f, 400},
 };
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 
@@ -36,13 +38,20 @@ static void make_whole(struct whole *w, const struct variant *v, enum dtype t)
     int64_t rows = v->batch * v->seq;
     *k = (struct kcase){.op = OP_ATTENTION, .dtype = t, .seed = 11, .n_in = v->docs ? 4 : 3};
     k->at = ATTRS(attention, .heads = v->heads, .kv_heads = v->kv, .head_dim = v->a, .batch = v->batch, .seq = v->seq,
-                  .scale = 0.4f, .causal = v->causal, .window = v->window, .dropout = {v->dropout, 3});
+                  .scale = 0.4f, .causal = v->causal, .window = v->window, .prefix = v->prefix > 0,
+                  .dropout = {v->dropout, 3});
     k->step = (struct step_info){.seed = 7, .step = 3, .first_token = 4 * (uint64_t)v->seq, .training = true};
     for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, rows, (i ? v->kv : v->heads) * v->a, 1);
     if (v->docs) k->in[3] = kcase_ints(k, rows, 0, 0);
     for (int64_t r = 0, id = 0; v->docs && r < rows; r++) {
         if (kcase_int(k, 0, v->docs - 1) == 0) id++;
         view_set(&k->in[3], 0, r, (double)id);
+    }
+    for (int64_t r = 0, left = 0, was = -1; v->prefix && r < rows; r++) {
+        int64_t id = (int64_t)view_get(&k->in[3], 0, r);
+        if (id != was || r % v->seq == 0) left = kcase_int(k, 0, v->prefix);
+        was = id;
+        view_set(&k->in[3], 0, r, (double)(2 * id + (left-- > 0)));
     }
     kcase_outputs(k);
     kcase_gradients(k);

@@ -71,6 +71,7 @@ static void test_cache_is_attention_in_pieces(void **state)
             view_set(&k.in[3], 0, RUN_FIRST, 0);
             view_set(&k.in[3], 0, RUN_ROWS, (double)piece[p]);
             view_set(&k.in[3], 0, RUN_PAST, (double)at);
+            view_set(&k.in[3], 0, RUN_BOTH, 0);
             view_set(&k.in[3], 0, RUN_PAGES, 0);
             k.in[4] = cache_k;
             k.in[5] = cache_v;

@@ -12,10 +12,10 @@
 #include "sanitized.h"
 #include "scratch.h"
 
-static const char *const models[] = {"llama_bias", "llama_dynamic", "llama_yarn",    "mistral",       "qwen2",
-                                     "qwen3",      "qwen3_moe",     "smollm3",       "olmo2",         "phi3",
-                                     "gemma2",     "gemma3",        "gpt_oss",       "gpt_oss_mxfp4", "mamba2",
-                                     "mamba2_one", "nemotron_h",    "nemotron_h_one"};
+static const char *const models[] = {"llama_bias",    "llama_dynamic", "llama_yarn", "mistral",    "qwen2",
+                                     "qwen3",         "qwen3_moe",     "smollm3",    "olmo2",      "phi3",
+                                     "phi3_long",     "phi3_short",    "gemma2",     "gemma3",     "gpt_oss",
+                                     "gpt_oss_mxfp4", "mamba2",        "mamba2_one", "nemotron_h", "nemotron_h_one"};
 enum { N_MODELS = sizeof models / sizeof *models, B = 2, S = 19, T = B * S, PROMPT = 7 };
 
 struct golden_case {
@@ -165,10 +165,11 @@ static void same_numbers(const struct model_config *a, const struct model_config
 {
     for (const struct number *n = model_numbers; n->row.path; n++) {
         const char *x = (const char *)a + n->row.offset, *y = (const char *)b + n->row.offset;
-        size_t bytes = n->row.type == CONF_WORD     ? LAYER_PATTERN_BYTES
-                       : n->row.type == CONF_BOOL   ? sizeof(bool)
-                       : n->row.type == CONF_CHOICE ? sizeof(int)
-                                                    : 8;
+        size_t bytes = n->row.type == CONF_WORD      ? LAYER_PATTERN_BYTES
+                       : n->row.type == CONF_BOOL    ? sizeof(bool)
+                       : n->row.type == CONF_CHOICE  ? sizeof(int)
+                       : n->row.type == CONF_NUMBERS ? sizeof(struct conf_numbers)
+                                                     : 8;
         if (number_needed(n, b) && memcmp(x, y, bytes)) fail_msg("%s: %s came back as another", what, n->row.path);
     }
 }

@@ -40,6 +40,14 @@ static const struct {
     {VERIFY_TP | VERIFY_DP,
      {SIZES, "model.heads=3", "model.kv_heads=3", "model.attn.qkv_bias=true", "model.attn.o_bias=true",
       "model.mlp_bias=true", "model.attn.rope=xo", "model.attn.qk_norm=head", "model.document_mask=true"}},
+    {VERIFY_TP | VERIFY_CP, /* prompts that see themselves both ways, of documents in pieces; angles of long texts */
+     {SIZES, "model.family=phi3", "model.heads=3", "model.kv_heads=1", "model.head_dim=6", "model.attn.prefix=true",
+      "model.document_mask=true", "model.rope_part=0.7", "model.rope_scaling.factor=4",
+      "model.rope_scaling.kind=longrope", "model.rope_scaling.original_max_position=8",
+      "model.rope_scaling.short_factors=[1, 1.5]", "model.rope_scaling.long_factors=[1.25, 3]"}},
+    {VERIFY_PP | VERIFY_CP | VERIFY_DP,
+     {SIZES, "model.heads=3", "model.kv_heads=3", "model.attn.prefix=true", "model.document_mask=true",
+      "model.dropout=0.1", "memory.recompute=[attention, norms]", "model.attn.sinks=true"}},
 #define LOOKS                                                                                                          \
     SIZES, "model.family=llava", "model.heads=3", "model.kv_heads=1", "model.head_dim=6", "model.vision.layers=2",     \
         "model.vision.hidden=15", "model.vision.heads=3", "model.vision.ffn=14", "model.vision.image_size=6",          \

@@ -18,6 +18,7 @@
 #include "kernel/cpu/philox_body.h"
 #include "kernel/cpu/tanh_body.h"
 #include "kernel/cpu/vec_rows.h"
+#include "layout/document_ids.h"
 #include "layout/sequence.h"
 
 enum { ATTN_BQ = 64, ATTN_BK = 128, ATTN_GROUPS = ATTN_BQ / VL };
@@ -37,6 +38,7 @@ struct attn_span {
 struct attn {
     const struct kernel_call *c;
     const struct attention_attrs *at;
+    struct attention_attrs own;              /* what at is where the call's attributes are others (ATTENTION_BIASED) */
     const struct attention_part_attrs *part; /* NULL: all rows of the sequences */
     const struct tile_ops *o;
     enum dtype t;                            /* of q, k, v */
@@ -46,14 +48,19 @@ struct attn {
     const int32_t *doc;                      /* per token of all sequences, in order; NULL: none */
     const int32_t *q_doc, *k_doc;            /* per query and per key of all sequences */
     const struct attn_span *q_span, *k_span; /* [n_qb], [n_kb] */
-    size_t tables; /* bytes at the front of scratch: all of these where they are not the caller's */
-    int64_t seq;   /* tokens of a sequence: dropout counts by it */
+    size_t tables;                    /* bytes at the front of scratch: all of these where they are not the caller's */
+    int64_t seq;                      /* tokens of a sequence */
+    int64_t drop_seq, drop_q, drop_k; /* how dropout counts: tokens of a sequence of the step; queries, keys */
+    /* By distance: what is added to scores, [heads][bias_row], and a gradient, [batch][heads][n_kb][far_row]; NULL:
+     * none. Place k_seq - 1 - key + query of a row is that pair's, so lanes, which are queries, lie in order. */
+    float *bias, *dbias;
+    int64_t bias_row, far_row;
     int64_t batch, n_q, n_k, shift;
     int64_t heads, groups, a, a_pad; /* a_pad: head size up to whole vectors of a tile */
     int64_t bk, n_qb, n_kb;
-    int64_t window; /* clamped; n_k + 1: none */
-    bool causal, drop;
-    bool by_key, by_query; /* backward: this pass forms dk and dv, dq */
+    int64_t window;            /* clamped; n_k + 1: none */
+    bool causal, drop, prefix; /* prefix: document ids are marked (layout/document_ids.h) */
+    bool by_key, by_query;     /* backward: this pass forms dk and dv, dq */
     float scale, log2_scale;
     float cap; /* of scores; 0: none */
 };
@@ -65,11 +72,34 @@ static inline float attn_sink_of(const struct view *sink, int64_t h)
                                   : f16_to_f32(((const uint16_t *)sink->p)[h]);
 }
 
+enum { ATTN_BIAS = 3 }; /* ATTENTION_BIASED's input of that name */
+
+/* Attention of tokens of two kinds in the words of the other. */
+static struct attention_attrs attn_biased(const struct attention_biased_attrs *b)
+{
+    return (struct attention_attrs){.heads = b->heads,
+                                    .kv_heads = b->heads,
+                                    .head_dim = b->head_dim,
+                                    .head_first = b->head_first,
+                                    .kv_first = b->head_first,
+                                    .group = 1,
+                                    .heads_all = b->heads_all,
+                                    .batch = b->batch,
+                                    .seq = b->q_seq > b->k_seq ? b->q_seq : b->k_seq,
+                                    .scale = 1,
+                                    .causal = b->causal,
+                                    .dropout = b->dropout};
+}
+
+/* Before attn_tables. */
 static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o)
 {
-    const struct attention_attrs *at = at_heads(&c->at);
+    const bool biased = c->op == OP_ATTENTION_BIASED;
+    const struct attention_attrs own = biased ? attn_biased(at_attention_biased(&c->at)) : *at_heads(&c->at),
+                                 *at = &own;
     struct attn x = {.c = c,
-                     .at = at,
+                     .at = biased ? NULL : at_heads(&c->at),
+                     .own = own,
                      .o = o,
                      .t = c->in[0].dtype,
                      .q = &c->in[0],
@@ -77,19 +107,29 @@ static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o
                      .v = &c->in[2],
                      .out = &c->out[0],
                      .lse = &c->out[1],
-                     .sink = attention_sinks(c),
+                     .sink = biased ? NULL : attention_sinks(c),
                      .batch = at->batch,
                      .seq = at->seq,
                      .n_q = at->seq,
                      .n_k = at->seq,
+                     .drop_seq = at->seq,
+                     .drop_q = at->seq,
+                     .drop_k = at->seq,
                      .heads = at->heads,
                      .groups = at->kv_heads,
                      .a = at->head_dim,
                      .causal = at->causal,
+                     .prefix = at->prefix && c->op != OP_ATTENTION_CACHED,
                      .scale = at->scale,
                      .cap = at->cap,
                      .log2_scale = at->scale * ATTN_LOG2E};
-    if (c->op != OP_ATTENTION_CACHED && attention_has_docs(c)) x.doc = c->in[ATTENTION_DOC].p;
+    if (biased) {
+        const struct attention_biased_attrs *b = at_attention_biased(&c->at);
+        x.n_q = x.drop_q = b->q_seq;
+        x.n_k = x.drop_k = b->k_seq;
+        x.drop_seq = b->sample;
+    }
+    if (c->op != OP_ATTENTION_CACHED && !biased && attention_has_docs(c)) x.doc = c->in[ATTENTION_DOC].p;
     if (c->op == OP_ATTENTION_PART) {
         const struct attention_part_attrs *p = x.part = at_attention_part(&c->at);
         x.n_q = context_rows(x.seq, p->parts, p->q_first, p->q_count);
@@ -141,10 +181,28 @@ static void attn_docs_of(const struct attn *x, int32_t *to, const struct attn_sp
             memcpy(to + b * rows + span[k].row, x->doc + b * x->seq + span[k].place, (size_t)span[k].n * sizeof *to);
 }
 
-/* After the sizes are final: blocks and documents by row, at the front of scratch; with scratch NULL it counts. */
+/* Room for what is added by distance; the rows backwards, so that queries follow each other. */
+static void attn_bias_tables(struct attn *x, struct carve *s, bool fill)
+{
+    if (x->c->op != OP_ATTENTION_BIASED || x->c->n_in <= ATTN_BIAS) return;
+    int64_t far = x->n_q + x->n_k - 1;
+    x->bias_row = far + ATTN_BQ;
+    x->far_row = x->bk + x->n_q + ATTN_BQ;
+    x->bias = carve_floats(s, x->heads * x->bias_row);
+    if (x->c->phase != KERNEL_FWD) x->dbias = carve_floats(s, x->batch * x->heads * x->n_kb * x->far_row);
+    for (int64_t h = 0; fill && h < x->heads; h++) {
+        const float *d = row_at(&x->c->in[ATTN_BIAS], h);
+        for (int64_t r = 0; r < far; r++) x->bias[h * x->bias_row + r] = d[far - 1 - r];
+    }
+    if (x->c->phase != KERNEL_FWD && !x->c->din[ATTN_BIAS].p) x->dbias = NULL;
+}
+
+/* After the sizes are final, of the struct where it stays: blocks and documents by row, at the front of scratch; with
+ * scratch NULL it counts. */
 static void attn_tables(struct attn *x, void *scratch)
 {
     struct carve s = {scratch, 0};
+    if (!x->at) x->at = &x->own;
     x->n_qb = attn_cut(x, false, NULL);
     x->n_kb = attn_cut(x, true, NULL);
     int64_t w = x->at->window;
@@ -156,6 +214,7 @@ static void attn_tables(struct attn *x, void *scratch)
         q_doc = carve(&s, (size_t)(x->batch * x->n_q) * sizeof *q_doc);
         k_doc = carve(&s, (size_t)(x->batch * x->n_k) * sizeof *k_doc);
     }
+    attn_bias_tables(x, &s, scratch != NULL);
     x->tables = s.used;
     x->q_span = q;
     x->k_span = k;
@@ -181,13 +240,26 @@ struct attn_block {
     bool cut;               /* some pairs are hidden */
     bool seen;              /* false: all are */
 };
-static void doc_range(const int32_t *doc, int64_t n, int32_t *lo, int32_t *hi)
+/* The least and the largest id; mark: bits of it that are none of the document's. */
+static void doc_range(const int32_t *doc, int64_t n, int32_t mark, int32_t *lo, int32_t *hi)
 {
-    *lo = *hi = doc[0];
+    *lo = *hi = doc[0] & ~mark;
     for (int64_t i = 1; i < n; i++) {
-        *lo = doc[i] < *lo ? doc[i] : *lo;
-        *hi = doc[i] > *hi ? doc[i] : *hi;
+        int32_t id = doc[i] & ~mark;
+        *lo = id < *lo ? id : *lo;
+        *hi = id > *hi ? id : *hi;
     }
+}
+static bool doc_any(const int32_t *doc, int64_t n, bool prefix) /* whether one is in a prefix, or not in one */
+{
+    while (n > 0 && document_in_prefix(doc[n - 1]) != prefix) n--;
+    return n > 0;
+}
+/* Keys of n up to the last that is in a prefix, of documents [lo, hi] (their marks off). */
+static int64_t attn_prefix_keys(const int32_t *doc, int64_t n, int32_t lo, int32_t hi)
+{
+    while (n > 0 && !(document_in_prefix(doc[n - 1]) && (doc[n - 1] & ~1) >= lo && (doc[n - 1] & ~1) <= hi)) n--;
+    return n;
 }
 static struct attn_block attn_block_at(const struct attn *x, int64_t b, int64_t h, int64_t qb, int64_t kb)
 {
@@ -204,18 +276,26 @@ static struct attn_block attn_block_at(const struct attn *x, int64_t b, int64_t 
                            .at_k = key->place};
     k.nq_pad = round_up(k.nq, x->o->nr);
     int64_t first = k.at_q, last = first + k.nq - 1;
+    const int32_t *q_doc = x->q_doc ? x->q_doc + b * x->n_q + k.i0 : NULL,
+                  *k_doc = x->q_doc ? x->k_doc + b * x->n_k + k.j0 : NULL;
+    int32_t mark = x->prefix, qlo = 0, qhi = 0, klo, khi;
+    if (x->prefix) doc_range(q_doc, k.nq, mark, &qlo, &qhi);
     if (x->causal) {
-        if (k.nk > last - k.at_k + 1) k.nk = last - k.at_k + 1;
+        int64_t before = last - k.at_k + 1, ahead = 0;
+        if (k.nk > before && x->prefix) ahead = attn_prefix_keys(k_doc, k.nk, qlo, qhi);
+        if (k.nk > before) k.nk = before > ahead ? before : ahead;
         k.cut = k.at_k + k.nk - 1 > first;
     }
     k.seen = k.nk > 0 && k.at_k + k.nk - 1 > first - x->window;
     k.cut |= k.at_k <= last - x->window;
-    if (x->q_doc && k.seen) {
-        int32_t qlo, qhi, klo, khi;
-        doc_range(x->q_doc + b * x->n_q + k.i0, k.nq, &qlo, &qhi);
-        doc_range(x->k_doc + b * x->n_k + k.j0, k.nk, &klo, &khi);
+    if (q_doc && k.seen) {
+        if (!x->prefix) doc_range(q_doc, k.nq, mark, &qlo, &qhi);
+        doc_range(k_doc, k.nk, mark, &klo, &khi);
         k.seen = qlo <= khi && klo <= qhi;
         k.cut |= qlo != qhi || klo != khi || qlo != klo;
+        if (!x->prefix || !k.seen || !doc_any(q_doc, k.nq, true)) return k;
+        k.cut |= doc_any(k_doc, k.nk, false);
+        k.seen = doc_any(q_doc, k.nq, false) || doc_any(k_doc, k.nk, true);
     }
     return k;
 }
@@ -225,7 +305,7 @@ struct attn_mask {
     vi place, doc; /* of the queries */
     const int32_t *key_doc;
     bool causal, window;
-    int32_t j0, reach;
+    int32_t j0, reach, mark; /* mark: 1 where ids are marked */
 };
 VEC_INLINE struct attn_mask attn_mask_of(const struct attn *x, const struct attn_block *k, int g)
 {
@@ -234,11 +314,16 @@ VEC_INLINE struct attn_mask attn_mask_of(const struct attn *x, const struct attn
                           .causal = x->causal,
                           .window = x->at->window > 0,
                           .j0 = (int32_t)k->at_k,
-                          .reach = (int32_t)x->window - 1};
+                          .reach = (int32_t)x->window - 1,
+                          .mark = x->prefix};
     if (x->q_doc) {
         m.key_doc = x->k_doc + k->b * x->n_k + k->j0;
         int left = v_count(k->nq - lane > 0 ? k->nq - lane : 0);
         m.doc = vi_load_n(x->q_doc + k->b * x->n_q + k->i0 + (left ? lane : 0), left);
+        if (m.mark) { /* what is in a prefix sees no other key, wherever it stands */
+            m.place = vi_pick(vi_gt(vi_and(m.doc, vi_set(1)), vi_set(0)), vi_set(UINT32_MAX), m.place);
+            m.doc = vi_and(m.doc, vi_set(~(uint32_t)1));
+        }
     }
     return m;
 }
@@ -246,9 +331,10 @@ VEC_INLINE vf attn_hide(const struct attn_mask *m, int64_t j, vf s)
 {
     const vf hidden = vf_set(ATTN_HIDDEN);
     vi at = vi_set((uint32_t)(m->j0 + (int32_t)j));
-    if (m->causal) s = vf_pick(vi_gt(at, m->place), hidden, s);
+    bool ahead = m->mark && document_in_prefix(m->key_doc[j]);
+    if (m->causal && !ahead) s = vf_pick(vi_gt(at, m->place), hidden, s);
     if (m->window) s = vf_pick(vi_gt(m->place, vi_add(at, vi_set((uint32_t)m->reach))), hidden, s);
-    if (m->key_doc) s = vf_pick(vi_eq(m->doc, vi_set((uint32_t)m->key_doc[j])), s, hidden);
+    if (m->key_doc) s = vf_pick(vi_eq(m->doc, vi_set((uint32_t)(m->key_doc[j] & ~m->mark))), s, hidden);
     return s;
 }
 
@@ -286,6 +372,17 @@ static void attn_cap(const struct attn *x, const struct attn_block *k, float *s)
             vf_store(at, out * v_tanh(in * vf_load(at)));
         }
 }
+/* ---- a bias by distance: added to q.k, which is not scaled where there is one ---- */
+static void attn_add_bias(const struct attn *x, const struct attn_block *k, float *s)
+{
+    for (int64_t j = 0; x->bias && j < k->nk; j++) {
+        const float *d = x->bias + k->h * x->bias_row + x->n_k - 1 - (k->at_k + j) + k->at_q;
+        for (int64_t i = 0; i < k->nq; i += VL) {
+            float *at = s + j * ATTN_BQ + i;
+            vf_store(at, vf_load(at) + v_get(d, i, v_count(k->nq - i), DT_F32));
+        }
+    }
+}
 /* The slope of the cap, from what is under it. */
 VEC_INLINE vf attn_cap_slope(const struct attn *x, vf s)
 {
@@ -299,8 +396,8 @@ static void attn_dropout(const struct attn *x, const struct attn_block *k, float
     const struct kernel_call *c = x->c;
     struct mask m;
     mask_init(&m, &x->at->dropout, c->step);
-    uint64_t n = (uint64_t)x->seq, sequence = c->step->first_token / n + (uint64_t)k->b;
-    uint64_t base = attention_drop_row(x->at, sequence, (uint64_t)k->h) * n + (uint64_t)k->at_q;
+    uint64_t n = (uint64_t)x->drop_k, sequence = c->step->first_token / (uint64_t)x->drop_seq + (uint64_t)k->b;
+    uint64_t base = attention_drop_row(x->at, sequence, (uint64_t)k->h) * (uint64_t)x->drop_q + (uint64_t)k->at_q;
     for (int64_t i = 0; i < k->nq_pad; i += VL)
         for (int64_t j = 0; j < k->nk; j += VL) {
             vf r[VL];

@@ -125,6 +125,13 @@ VEC_INLINE void attn_bwd_pair(const struct attn *x, const struct attn_bwd *w, co
     if (x->cap > 0) *ds *= attn_cap_slope(x, raw);
     *p = dropped;
 }
+/* Gradients by distance of one block of keys of a head. Each block has a row of its own, so that their sum has one
+ * order whoever forms them. */
+static float *attn_far(const struct attn *x, int64_t b, int64_t h, int64_t kb)
+{
+    return x->dbias + ((b * x->heads + h) * x->n_kb + kb) * x->far_row;
+}
+
 VEC_INLINE void attn_bwd_group(const struct attn *x, struct attn_bwd *w, const struct attn_block *k, int g,
                                bool dropping, enum dtype panel)
 {
@@ -136,12 +143,14 @@ VEC_INLINE void attn_bwd_group(const struct attn *x, struct attn_bwd *w, const s
         mask = &hide;
     }
     const float *factor = dropping ? w->factor : NULL;
+    float *far = x->dbias && x->by_key ? attn_far(x, k->b, k->h, k->kb) + x->bk - 1 + k->at_q + g * VL : NULL;
     vf lse = vf_load(w->lse + k->qb * ATTN_BQ + g * VL), delta = vf_load(w->delta + k->qb * ATTN_BQ + g * VL);
     for (int64_t j = 0; j < k->nk; j += per) {
         vf p[2], ds[2] = {vf_zero(), vf_zero()};
         for (int u = 0; u < per && j + u < k->nk; u++) {
             size_t at = (size_t)((j + u) * ATTN_BQ + g * VL) * each;
             attn_bwd_pair(x, w, mask, j + u, g, factor, lse, delta, &p[u], &ds[u], panel);
+            if (far) vf_store(far - j - u, vf_load(far - j - u) + ds[u]);
             if (panel == DT_BF16) {
                 vf_narrow_bf16((uint16_t *)(void *)(w->p_rows + at), p[u]);
                 vf_narrow_bf16((uint16_t *)(void *)(w->ds_rows + at), ds[u]);
@@ -164,6 +173,7 @@ static void attn_bwd_block(const struct attn *x, struct attn_bwd *w, const struc
     tile_panels(o, w->s, ATTN_BQ, w->k + kb * w->key_block, w->key_step, w->q + qb * w->q_block, w->q_step, k->nk,
                 k->nq_pad, x->a, false);
     attn_cap(x, k, w->s);
+    attn_add_bias(x, k, w->s);
     tile_panels(o, w->dp, ATTN_BQ, w->v + kb * w->key_block, w->key_step, w->g + qb * w->q_block, w->q_step, k->nk,
                 k->nq_pad, x->a, false);
     if (dropping) attn_dropout(x, k, w->factor);
@@ -232,6 +242,8 @@ static void attn_bwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, in
     memset(w.dv, 0, key_bytes);
     attn_bwd_pack_keys(x, &w, b, g);
     attention_heads_of(x->at, g, &hlo, &hhi);
+    for (int64_t h = hlo; h < hhi && x->dbias && x->by_key; h++)
+        memset(attn_far(x, b, h, klo), 0, (size_t)((khi - klo) * x->far_row) * sizeof(float));
     for (int64_t h = hlo; h < hhi; h++) {
         attn_bwd_pack_queries(x, &w, b, h);
         memset(w.dq, 0, (size_t)(x->n_qb * ATTN_BQ * round_up(x->a, x->o->mr)) * sizeof(float));
@@ -283,6 +295,28 @@ static void attn_sinks_member(void *arg, int member, int n_members)
     }
 }
 
+/* A head's gradient by distance: of all sequences' blocks of keys, in order. */
+static void attn_far_member(void *arg, int member, int n_members)
+{
+    const struct attn *x = arg;
+    const struct view *d = &x->c->din[ATTN_BIAS];
+    int64_t lo, hi, far = x->n_q + x->n_k - 1;
+    team_split(x->heads, member, n_members, &lo, &hi);
+    for (int64_t h = lo; h < hi; h++) {
+        float *to = row_at(d, h);
+        const float *before = row_or_null(&x->c->acc[ATTN_BIAS], h);
+        for (int64_t r = 0; r < far; r++) to[r] = before ? before[r] : 0;
+        for (int64_t b = 0; b < x->batch; b++)
+            for (int64_t kb = 0; kb < x->n_kb;
+                 kb++) { /* place p of a row is far from the end as many as key and query say */
+                const float *from = attn_far(x, b, h, kb);
+                int64_t shift = x->n_k - x->k_span[kb].place - x->bk;
+                for (int64_t p = shift < 0 ? -shift : 0; p < x->far_row && p + shift < far; p++)
+                    to[far - 1 - p - shift] += from[p];
+            }
+    }
+}
+
 static void attention_bwd(const struct kernel_call *c, const struct tile_ops *o)
 {
     struct attn x = attn_of(c, o);
@@ -291,11 +325,13 @@ static void attention_bwd(const struct kernel_call *c, const struct tile_ops *o)
     if (x.sink && c->din[ATTENTION_SINK].p) team_run_call(attn_sinks_member, c);
     if (pairs == 0 || pairs >= size || x.n_kb <= 1 || x.n_qb <= 1) {
         attn_bwd_pass(&x, true, true, 1);
+        if (x.dbias) team_run(c->team, attn_far_member, &x);
         return;
     }
     int64_t split = (2 * size + pairs - 1) / pairs;
     attn_bwd_pass(&x, true, false, split < x.n_kb ? split : x.n_kb);
     attn_bwd_pass(&x, false, true, split < x.n_qb ? split : x.n_qb);
+    if (x.dbias) team_run(c->team, attn_far_member, &x);
 }
 
 #endif

@@ -112,7 +112,7 @@ static void cached_unit(const struct kernel_call *c, const struct cache_run *r, 
     cached_store(c, r, g);
     attention_heads_of(at, g, &hlo, &hhi);
     for (int64_t t = 0; t < r->n; t++) {
-        int64_t end = r->past + t + 1, begin = at->window && end > at->window ? end - at->window : 0;
+        int64_t end = cache_run_end(r, t), begin = at->window && end > at->window ? end - at->window : 0;
         for (int64_t h = hlo; h < hhi; h++) {
             V_TYPED(c->in[0].dtype, cached_query, c, r, r->first + t, h, begin, end, p);
         }
@@ -188,7 +188,8 @@ static void cached_store_member(void *arg, int member, int n_members)
 }
 
 /* The blocked forward over the first n_keys rows of the caches of c. */
-static struct attn attn_of_cached(const struct kernel_call *c, const struct tile_ops *o, int64_t n_keys, void *scratch)
+static struct attn attn_of_cached(const struct kernel_call *c, const struct tile_ops *o, int64_t n_keys, bool both,
+                                  void *scratch)
 {
     struct attn x = attn_of(c, o);
     x.k = &c->in[CACHED_K];
@@ -198,7 +199,7 @@ static struct attn attn_of_cached(const struct kernel_call *c, const struct tile
     x.n_q = c->in[0].n[0];
     x.n_k = n_keys;
     x.shift = n_keys - x.n_q;
-    x.causal = true;
+    x.causal = !both;
     x.drop = false;
     x.seq = n_keys;
     attn_tables(&x, scratch);
@@ -228,7 +229,7 @@ static void cached_long(const struct kernel_call *c, const struct cache_run *r, 
         to->n[0] = n;
     }
     one.scratch = (char *)c->scratch + cached_copy_bytes(c);
-    struct attn x = attn_of_cached(&one, o, n, one.scratch);
+    struct attn x = attn_of_cached(&one, o, n, r->both, one.scratch);
     attn_fwd_run(&x);
 }
 
@@ -270,7 +271,7 @@ static void cached_same_unit(const struct cached_same *w, const struct cache_run
     cached_store(c, r, g);
     for (int i = 0; i < 2; i++, scratch += cached_head_bytes(c))
         cached_gather(c, r, i, g, scratch, &one.in[CACHED_K + i]);
-    struct attn x = attn_of_cached(&one, w->o, r->past + r->n, scratch);
+    struct attn x = attn_of_cached(&one, w->o, r->past + r->n, r->both, scratch);
     attn_fwd_unit(&x, 0, g, 0, 1, scratch + x.tables);
 }
 
@@ -293,7 +294,7 @@ static size_t cached_same_scratch(const struct kernel_call *c, const struct tile
     struct kernel_call one = *c;
     struct attn_fwd f;
     if (one.in[0].n[0] > places) one.in[0].n[0] = places;
-    struct attn x = attn_of_cached(&one, o, places, NULL);
+    struct attn x = attn_of_cached(&one, o, places, false, NULL);
     return (2 * cached_head_bytes(c) + x.tables + attn_fwd_carve(&x, &f, NULL) + 63) / 64 * 64;
 }
 
@@ -330,7 +331,7 @@ static size_t attention_cached_scratch(const struct kernel_call *c, const struct
     struct kernel_call one = *c;
     if (at_attention(&c->at)->same_rows) return cached_same_scratch(c, o) * (size_t)n_threads;
     if (one.in[0].n[0] > places) one.in[0].n[0] = places;
-    struct attn x = attn_of_cached(&one, o, places, NULL);
+    struct attn x = attn_of_cached(&one, o, places, false, NULL);
     struct attn_fwd f;
     size_t few = cached_few_scratch(c, n_threads),
            all = cached_copy_bytes(c) + x.tables + attn_fwd_carve(&x, &f, NULL) * (size_t)n_threads;

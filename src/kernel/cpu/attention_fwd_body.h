@@ -187,6 +187,7 @@ static void attn_fwd_queries(struct attn *x, struct attn_fwd *f, int64_t b, int6
         tile_panels(o, f->s, ATTN_BQ, f->k + (size_t)kb * f->k_block, f->k_step, f->q, f->q_step, k.nk, k.nq_pad, x->a,
                     false);
         attn_cap(x, &k, f->s);
+        attn_add_bias(x, &k, f->s);
         if (dropping) attn_dropout(x, &k, f->factor);
         attn_softmax(x, f, &k, first, dropping);
         tile_panels(o, f->o, ATTN_BQ, f->v + (size_t)kb * f->v_block, tile_a_step(o, attn_keys(x, kb)), f->p,
@@ -221,7 +222,7 @@ static void attn_fwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, in
     attn_reach(x, lo, hi, &first, &last);
     for (int64_t kb = 0; kb < x->n_kb && lo < hi; kb++) { /* what no query here can see is not needed */
         const struct attn_span *k = &x->k_span[kb];
-        if ((x->causal && k->place > last) || k->place + k->n - 1 <= first - x->window) continue;
+        if ((x->causal && !x->prefix && k->place > last) || k->place + k->n - 1 <= first - x->window) continue;
         int64_t row = b * x->n_k + k->row;
         x->o->pack_a(f.k + (size_t)kb * f.k_block, attn_rows(x->k, row, g, x->a, true), k->n, x->a);
         x->o->pack_a(f.v + (size_t)kb * f.v_block, attn_rows(x->v, row, g, x->a, false), x->a, k->n);

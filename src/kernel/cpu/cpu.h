@@ -12,7 +12,7 @@ const struct kernel_slot *coded_choose(const struct kernel_call *c);          /*
 const struct kernel_slot *grouped_choose(const struct kernel_call *c);        /* grouped.c */
 const struct kernel_slot *grouped_scaled_choose(const struct kernel_call *c); /* scaled.c */
 const struct kernel_slot *parts_choose(const struct kernel_call *c);          /* parts_rounded.c */
-const struct kernel_slot *attention_choose(const struct kernel_call *c); /* attention.c: all three rows of attention */
+const struct kernel_slot *attention_choose(const struct kernel_call *c);      /* attention.c: all rows of attention */
 const struct kernel_slot *vec_choose(const struct kernel_call *c); /* build.c: the same slot of this CPU's build */
 
 #endif

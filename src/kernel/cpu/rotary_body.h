@@ -2,8 +2,8 @@
 /* rotary_body.h: ROTARY over vec.h: every head's pairs (i, i + A/2) turned by the position's angle, in place or not.
  *
  * The cosines and sines of a position come from the table and are used by all heads of the token, so the table's
- * row stays in L1 and the operation moves its tensor once in and once out. Backward turns the other way. A part of a
- * head, or neighbours as pairs (latent attention), go one by one: they are a tenth of the columns or fewer.
+ * row stays in L1 and the operation moves its tensor once in and once out. Backward turns the other way. Neighbours as
+ * pairs (latent attention) go one by one: they are a tenth of the columns or fewer.
  */
 #ifndef TUTTI_KERNEL_CPU_ROTARY_BODY_H
 #define TUTTI_KERNEL_CPU_ROTARY_BODY_H
@@ -33,11 +33,16 @@ VEC_INLINE void rotary_part(const struct rotary_attrs *a, void *y, const void *a
                             bool back, enum dtype t)
 {
     int64_t wide = a->dim ? a->dim : a->head_dim, half = wide / 2;
-    int64_t step = a->pairs ? 2 : 1, apart = a->pairs ? 1 : half;
     for (int64_t i = 0; (x != y || acc) && i < a->head_dim; i++)
         if (i < a->at || i >= a->at + wide) rotary_put(y, acc, i, t, v_get_one(x, i, t));
+    if (!a->pairs) {
+        size_t off = (size_t)a->at * dtype_bytes(t);
+        rotary_turn((char *)y + off, acc ? (const char *)acc + off : NULL, (const char *)x + off, cosines, half, back,
+                    t);
+        return;
+    }
     for (int64_t i = 0; i < half; i++) {
-        int64_t c1 = a->at + i * step, c2 = c1 + apart;
+        int64_t c1 = a->at + 2 * i, c2 = c1 + 1;
         float co = cosines[i], si = back ? -cosines[half + i] : cosines[half + i];
         float u = v_get_one(x, c1, t), v = v_get_one(x, c2, t);
         rotary_put(y, acc, c1, t, u * co - v * si);

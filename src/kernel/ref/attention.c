@@ -23,9 +23,12 @@ enum { Q, K, VALUE, DOC, RUNS = DOC, CACHE_K, CACHE_V };
 static bool sees(const struct kernel_call *c, int64_t base, int64_t i, int64_t j)
 {
     const struct attention_attrs *at = at_attention(&c->at);
+    int64_t di = attention_has_docs(c) ? ref_int(&c->in[DOC], base + i) : 0;
+    int64_t dj = attention_has_docs(c) ? ref_int(&c->in[DOC], base + j) : 0;
+    if (at->prefix) return (di >> 1) == (dj >> 1) && ((dj & 1) || (!(di & 1) && j <= i)); /* layout/document_ids.h */
     if (at->causal && j > i) return false;
     if (at->window && j <= i - at->window) return false;
-    return !attention_has_docs(c) || ref_int(&c->in[DOC], base + i) == ref_int(&c->in[DOC], base + j);
+    return di == dj;
 }
 
 static int64_t kv_column(const struct kernel_call *c, int64_t h)
@@ -192,7 +195,7 @@ static void cached_query_row(const struct kernel_call *c, int64_t t, double *p_C
 {
     const struct attention_attrs *at = at_attention(&c->at);
     struct cache_run r;
-    int64_t n_a = at->head_dim, end = cached_place(c, t, &r) + 1;
+    int64_t n_a = at->head_dim, place = cached_place(c, t, &r), end = place < 0 ? 0 : cache_run_end(&r, place - r.past);
     int64_t first = at->window && end > at->window ? end - at->window : 0;
     for (int64_t h = 0; h < at->heads; h++) {
         int64_t kv = kv_column(c, h);

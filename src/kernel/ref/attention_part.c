@@ -35,9 +35,12 @@ static int64_t place_of(const struct kernel_call *c, bool keys, int64_t i)
 static bool sees(const struct kernel_call *c, int64_t b, int64_t i, int64_t j)
 {
     const struct attention_attrs *at = at_heads(&c->at);
+    int64_t di = attention_has_docs(c) ? ref_int(&c->in[DOC], b * at->seq + i) : 0;
+    int64_t dj = attention_has_docs(c) ? ref_int(&c->in[DOC], b * at->seq + j) : 0;
+    if (at->prefix) return (di >> 1) == (dj >> 1) && ((dj & 1) || (!(di & 1) && j <= i)); /* layout/document_ids.h */
     if (at->causal && j > i) return false;
     if (at->window && j <= i - at->window) return false;
-    return !attention_has_docs(c) || ref_int(&c->in[DOC], b * at->seq + i) == ref_int(&c->in[DOC], b * at->seq + j);
+    return di == dj;
 }
 
 /* One head of one query: p_K the scores, place_K the keys' positions. */
