@@ -192,6 +192,7 @@ static void build_sizes(struct kcase *k, enum packing packing, int64_t tokens, i
     k->in[2] = kcase_bytes(k, rows, blocks);
     k->n_in = 6;
     kcase_scales(k, &a, 1);
+    if (!packing_row(packing)->grouped) memset(k->in[2].p, 0, (size_t)blocks); /* a row of the least scale, 2^-127 */
     k->in[0] = kcase_tensor(k, k->dtype, tokens, cols);
     for (int64_t t = 0; t < tokens; t++)
         for (int64_t c = 0; c < cols; c++) {
