@@ -6,9 +6,9 @@
 
 Exports f32, bf16 and q8_0 files, and for each has both programs continue the prompt greedily; tutti with --dtype f32, bf16 and
 bf16 --weights int8. In fewer bits both round in other places, so of two tokens nearly as likely each may take another: it also
-counts at how many tokens of tutti's text llama.cpp takes the same one after the same text. Then llama.cpp writes and reads a prompt of N tokens, one thread, timed by its own processor time, the best
-of R rounds; and beside it `tutti bench generate` does, of a model with random weights and the keys of --shape, which are to be
-the checkpoint's. Needs llama-cpp-python (which compiles llama.cpp; LLAMA_CPP_LIB_PATH names another build). A
+counts at how many tokens of tutti's text llama.cpp takes the same one after the same text. Then llama.cpp writes and reads a prompt
+of N tokens, one thread, timed by its own processor time, the best of R rounds; and beside it `tutti bench generate` does, of a model
+with random weights and the keys of --shape, which are to be the checkpoint's. Needs llama-cpp-python (which compiles llama.cpp; LLAMA_CPP_LIB_PATH names another build). A
 development-time check, no test of the suite runs it.
 """
 import argparse

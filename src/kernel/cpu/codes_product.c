@@ -220,7 +220,8 @@ struct ways {
         run_##isa, scratch_##isa, NULL, words, NULL, NULL                                                              \
     }
 #define ROW(isa, name, panels)                                                                                         \
-    {&tile_ops_##isa, WAY(isa, CODED_ISA ": few rows, codes in registers"),                                            \
+    {&tile_ops_##isa,                                                                                                  \
+     WAY(isa, CODED_ISA ": few rows, codes in registers"),                                                             \
      WAY(isa, CODED_ISA ": few rows, codes in registers as integers"),                                                 \
      WAY(isa, name ": codes unpacked by panels"),                                                                      \
      WAY(isa, name ": by expert, codes in registers (" CODED_ISA ") where it has few rows, else unpacked by panels"),  \
