@@ -45,8 +45,11 @@ static const struct json *step_at(const struct json *step, const char *list, siz
 /* The name of the rule of a byte-level tokenizer; NULL: readers know none. */
 static const char *cutting_of(const struct json *root)
 {
-    const struct json *before = json_get(root, "pre_tokenizer");
+    const struct json *before = json_get(root, "pre_tokenizer"), *merges = json_get(json_get(root, "model"), "merges");
     size_t n = steps_of(before, "pretokenizers");
+    if (n == 1 && is(before, "ByteLevel") && !json_bool(json_get(before, "add_prefix_space"), true) && merges &&
+        !json_size(merges))
+        return "gpt-2"; /* nothing is merged, so it does not matter where texts are cut */
     if (n < 1 || n > 2) return NULL;
     const struct json *bytes = step_at(before, "pretokenizers", n - 1);
     if (!is(bytes, "ByteLevel") || json_bool(json_get(bytes, "add_prefix_space"), true)) return NULL;

@@ -183,6 +183,12 @@ static const struct row rows[] = {
      tokens_of_bytes,
      {"general.architecture=llama"},
      {{"blk.0.ffn_gate.weight", "layers.0.mlp.gate.weight", 1, 1}}},
+    {"{\"model_type\": \"llama\", " SIZES "}",
+     "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}, \"pre_tokenizer\": {\"type\": "
+     "\"ByteLevel\", "
+     "\"add_prefix_space\": false, \"use_regex\": false}}", /* nothing is merged: cuts do not matter */
+     {"tokenizer.ggml.pre=gpt-2", "tokenizer.ggml.merges="},
+     {{"blk.0.ffn_gate.weight", "layers.0.mlp.gate.weight", 1, 1}}},
     {"{\"model_type\": \"mistral\", \"sliding_window\": 9, " SIZES "}",
      tokens_of_bytes,
      {"general.architecture=llama", "llama.context_length=9"}, /* a longer text would be another one */

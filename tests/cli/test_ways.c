@@ -207,7 +207,7 @@ static struct claim claim_of(enum op op, const char *family, const char *words)
         return (struct claim){1ULL << (SEEN_VEC + level), 1ULL << (SEEN_PACKED + tile_ops_get(DT_F32)->needs)};
     if (behind(words, "few rows")) return (struct claim){1ULL << (SEEN_IN_PLACE + level), 0};
     if (behind(words, "few tokens")) return (struct claim){1ULL << (SEEN_FEW + level), 0};
-    if (op != OP_ATTENTION && op != OP_ATTENTION_PART && op != OP_ATTENTION_CACHED)
+    if (op != OP_ATTENTION && op != OP_ATTENTION_PART && op != OP_ATTENTION_CACHED && op != OP_ATTENTION_BIASED)
         return (struct claim){1ULL << (SEEN_VEC + level), 0};
     const char *panels = behind(words, ", ");
     int of = panels ? level_of(panels, strcspn(panels, " ")) : level;

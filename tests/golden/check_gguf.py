@@ -22,6 +22,8 @@ import torch
 import transformers
 import xllamacpp
 
+import check_trl
+
 TEXTS = ["Once upon a time there were 12345 naïve children's toys; THEY'LL ask: \"why?\"\n\n  Two  spaces, tabs\t\tand 北京 too…",
          "x = [1, 22, 333]  # it's\r\n\tfoo_bar(Baz);\n \n", " leading, trailing ", "don't DON'T I'm we've", "é è ñ ü 🙂 1 23 456 7890"]
 END = 3
@@ -40,6 +42,7 @@ GEMMA = dict(hidden_activation="gelu_pytorch_tanh", head_dim=16, query_pre_attn_
              tie_word_embeddings=True, attention_bias=False)
 MODELS = {
     "llama": ("llama", "llama3", dict(rope_theta=5000.0)),
+    "llama_bytes": ("llama", "bytes", dict(rope_theta=5000.0)),
     "llama_tied": ("llama", "gpt2", dict(tie_word_embeddings=True, head_dim=32)),
     "llama_bias": ("llama", "qwen2", dict(attention_bias=True)),
     "llama_llama3": ("llama", "llama3", dict(rope_theta=5000.0, rope_scaling=LLAMA3)),
@@ -76,6 +79,11 @@ def tokenizer_of(tutti, work, style):
         return to
     text = work / "text.txt"
     text.write_text("\n".join(TEXTS * 4) + "\n" + pathlib.Path(__file__).read_text())
+    if style == "bytes":
+        inner = check_trl.byte_tokenizer().backend_tokenizer
+        inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        inner.save(str(to))
+        return to
     if not style.startswith("pieces"):
         call(tutti, "data", "train-tokenizer", "--vocab-size", "448", "--style", "gpt2" if style == "digits" else style, "--out", to, text)
         if style == "digits":
