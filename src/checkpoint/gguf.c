@@ -71,17 +71,22 @@ static int64_t parts_of(const struct exporter *x, const struct gguf_name *name)
     return name->join == GGUF_EXPERTS ? x->m.model.moe.experts : parts[name->join];
 }
 
+/* The tables have a %d for the layer, and another for an expert, or none. */
+static void put_name(char to[96], const char *of, int layer, int64_t expert)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-extra-args"
+    snprintf(to, 96, of, layer, (int)expert);
+#pragma GCC diagnostic pop
+}
+
 /* The name of part p of theirs, a parameter of ours. */
 static void name_part(char ours[96], const struct gguf_name *name, int layer, int64_t p)
 {
     static const char *const qkv[] = {".q.", ".k.", ".v."}, *const gate_up[] = {".gate.", ".up."};
     char whole[96];
-    /* the tables have a %d for the layer, and another for an expert, or none */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-#pragma GCC diagnostic ignored "-Wformat-extra-args"
-    snprintf(whole, sizeof whole, name->ours, layer, (int)p);
-#pragma GCC diagnostic pop
+    put_name(whole, name->ours, layer, p);
     const char *const *word = name->join == GGUF_QKV ? qkv : name->join == GGUF_GATE_UP ? gate_up : NULL;
     const char *at = word ? strstr(whole, word[0]) : NULL;
     if (!at) snprintf(ours, 96, "%s", whole);
@@ -113,11 +118,7 @@ static int add_tensor(struct exporter *x, const struct gguf_name *name, int laye
     int rc = OK;
     char ours[96];
     t.entry = xcalloc(to_size(t.parts), sizeof *t.entry);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-#pragma GCC diagnostic ignored "-Wformat-extra-args"
-    snprintf(t.theirs, sizeof t.theirs, name->theirs, layer);
-#pragma GCC diagnostic pop
+    put_name(t.theirs, name->theirs, layer, 0);
     for (int64_t p = 0; p < t.parts && !rc; p++) {
         name_part(ours, name, layer, p);
         t.entry[p] = weights_find_param(x->w, ours);
@@ -191,23 +192,19 @@ static int write_zeros(struct fs_writer *f, int64_t to, struct err *e)
     return n > 0 ? fs_writer_write(f, zeros, to_size(n), e) : OK;
 }
 
-/* Rows of a matrix, or a vector: its numbers are one row, whose places are reordered as rows are. */
+/* Rows of a matrix; of a vector each number is one. */
 static int write_part(struct exporter *x, struct fs_writer *f, const struct tensor_out *t, int64_t part, struct err *e)
 {
     struct ckpt_entry entry = weights_at(x->w, t->entry[part]);
     struct region whole = region_whole(&entry.shape);
     int64_t numel = shape_numel(&entry.shape), wide = entry.shape.nd > 1 ? entry.shape.n[entry.shape.nd - 1] : 1;
-    float *v = xmalloc(to_size(numel + 1) * sizeof *v), *sorted = xmalloc(to_size(numel + 1) * sizeof *v);
+    float *v = xmalloc(to_size(numel + 1) * sizeof *v);
     unsigned char *room = xmalloc(to_size(wide + 1) * sizeof *v);
     int rc = weights_read(x->w, t->entry[part], &whole, DT_F32, v, e);
+    for (int64_t i = 0; i < numel && !rc && gguf_adds_one(t->name, &x->m.model); i++) v[i] += 1;
     for (int64_t r = 0; r < numel / wide && !rc; r++)
-        memcpy(sorted + r * wide, v + our_row(x, t, r) * wide, to_size(wide) * sizeof *v);
-    for (int64_t i = 0; i < numel && !rc && gguf_adds_one(t->name, &x->m.model); i++) sorted[i] += 1;
-    if (entry.shape.nd < 2 && !rc) rc = write_row(f, t->type, sorted, numel, room, e); /* f32: no room is used */
-    else
-        for (int64_t r = 0; r < numel / wide && !rc; r++) rc = write_row(f, t->type, sorted + r * wide, wide, room, e);
+        rc = write_row(f, t->type, v + our_row(x, t, r) * wide, wide, room, e);
     xfree(v);
-    xfree(sorted);
     xfree(room);
     return rc;
 }

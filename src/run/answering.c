@@ -109,14 +109,12 @@ static int check(const struct answering *a, const struct answer_spec *s, struct 
     if (model_prefixes(decoding_model(a->d)) && s->n > decoding_rows(a->d))
         return err_set(e, ERR_REQUEST,
                        "the prompt is %lld tokens long and sees itself in both directions (model.attn.prefix), so it "
-                       "is fed "
-                       "at once; a step has room for %lld",
+                       "is fed at once; a step has room for %lld",
                        (long long)s->n, (long long)decoding_rows(a->d));
     if (model_prefixes(decoding_model(a->d)) && s->tell_prompt && s->top >= 0 && s->max_tokens > 0)
         return err_set(e, ERR_REQUEST,
                        "a prompt that sees itself in both directions (model.attn.prefix) does not predict its own "
-                       "tokens; "
-                       "ask for its log-probabilities without an answer, or for an answer alone");
+                       "tokens; ask for its log-probabilities without an answer, or for an answer alone");
     if (s->tell_from < 0 || s->tell_from >= s->n)
         return err_set(e, ERR_REQUEST, "the prompt has %lld tokens, and they are told from %lld on", (long long)s->n,
                        (long long)s->tell_from);
@@ -342,7 +340,7 @@ static int begin(struct answering *a, struct err *e)
         if (s < 0) return OK;
         int64_t debt = owed(a);
         decoding_expect(a->d, s, x->n_ids);
-        x->reused = decoding_reuse(a->d, s, x->ids, scores(x) ? x->s.tell_from : x->n_prompt);
+        x->reused = decoding_reuse(a->d, s, x->ids, prompt_of(x));
         int64_t needs = decoding_pages_for(a->d, longest(a, x)) - decoding_pages_for(a->d, x->reused);
         if (x->read) needs += decoding_pages_for(a->d, x->n_read + 1);
         if (decoding_pages_left(a->d) - debt < needs) {
