@@ -30,9 +30,6 @@ enum {
 #define BERT_UNMASKS "BertForMaskedLM"
 #define BERT_TELLS "BertForSequenceClassification"
 
-/* Columns of a head that positions turn. */
-static int64_t turned_columns(const struct model_config *c) { return model_turned(c); }
-
 /* ours: the family that computes it; scores: the name of a reward model, NULL: there is none. */
 static const struct hf_row {
     const char *name, *architecture;
@@ -267,7 +264,7 @@ static int settle_llama(struct hf_model *m, const struct json *config, const str
     c->attn.o_bias = c->attn.qkv_bias && m->family != HF_QWEN2; /* attention_bias is of all its products */
     int rc = read_rope(m, config, ignore, what, e);
     if (c->rope_part == 1) c->rope_part = 0;
-    int64_t turned = turned_columns(c);
+    int64_t turned = model_turned(c);
     if (rc == OK && c->heads % c->kv_heads)
         rc = err_set(e, ERR_REQUEST, "%s: num_attention_heads: %lld is not a multiple of num_key_value_heads %lld",
                      what, (long long)c->heads, (long long)c->kv_heads);
