@@ -89,11 +89,15 @@ for i in $(seq 300); do [ -s "$dir/bad/metrics.jsonl" ] && break; sleep 0.1; don
 file=
 for f in /proc/$pid/fd/*; do case $(readlink "$f") in "$dir/disk/"*) file=$f ;; esac; done
 [ -n "$file" ] || fail "the run has no file in the folder"
-for i in $(seq 100); do # what is written between a read and the step's own write is gone with it
-    kill -0 $pid 2>/dev/null && dd if=/dev/urandom of="$file" bs=65536 seek=$((i % 40)) count=1 conv=notrunc,nocreat 2>/dev/null
+# What is written between a read and the step's own write is gone with it: many times, and over many steps.
+steps() { grep -c '"loss"' "$dir/bad/metrics.jsonl"; }
+until=$(($(steps) + 30))
+for ((i = 0; i < 100 || $(steps) < until; i++)); do
+    kill -0 $pid 2>/dev/null || break
+    dd if=/dev/urandom of="$file" bs=65536 seek=$((i % 40)) count=1 conv=notrunc,nocreat 2>/dev/null
     sleep 0.05
 done
-kill -0 $pid 2>/dev/null && { fail "a run goes on with other bytes than it wrote"; kill $pid; }
+kill -0 $pid 2>/dev/null && { fail "a run goes on with other bytes than it wrote: $i times, until step $(steps)"; kill $pid; }
 wait $pid
 status=$?
 [ $status = 1 ] || fail "other bytes: status $status"

@@ -67,7 +67,8 @@ for rank in 0 1 2; do
     grep -q "^rank $rank: step [0-9]*, .*; " "$dir/where/stacks-rank0.txt" || fail "where: rank $rank does not say what it is in"
     grep -A60 "^thread .* of rank $rank: " "$dir/where/stacks-rank0.txt" | grep -q "^    trainer_rank" || fail "where: no stack of rank $rank"
 done
-grep -q "^thread .* 'signals': sleeps" "$dir/where/stacks-rank0.txt" || fail "where: no other threads"
+# It has read the signal a moment ago: on a busy machine it does not sleep yet.
+grep -qE "^thread .* 'signals': (sleeps|runs)" "$dir/where/stacks-rank0.txt" || fail "where: no other threads"
 rm "$dir/where/stacks.txt"
 before=$(grep -c '"loss"' "$dir/where/metrics.jsonl")
 until_there where "\"step\":$((before + 3))," "$dir/where/metrics.jsonl"
