@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuts.h: how a source is cut into samples: which tokens each is made of; for dataset.c.
+/* cuts.h: how a source is cut into samples: which tokens each is made of; for the files of dataset.h.
  *
  *   joined    sample i is tokens [i*seq, i*seq + seq] of the file: all documents one after the other
  *   best_fit, padded (pack.h)

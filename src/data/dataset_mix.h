@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset_mix.h: the sources of a dataset, where a metadataset of Megatron-Energon (energon_mix.h) is as many as it
- * puts together; for dataset.c. Includes: base, dataset.h, energon_mix.h. Order: Local. */
+ * puts together; for the files of dataset.h. Includes: base, dataset.h, energon_mix.h. Order: Local. */
 #ifndef TUTTI_DATA_DATASET_MIX_H
 #define TUTTI_DATA_DATASET_MIX_H
 

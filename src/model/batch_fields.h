@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/batch_fields.h: what a batch holds, as a table: a new field of it is a row here, who fills it (data/dataset.c)
- * and the layer that reads its slot. Memory on the host and on the device, what of it a rank of cp takes, and what a
- * missing sequence is follow from the row. Floor 1: base, layout. Order: Local.
+/* model/batch_fields.h: what a batch holds, as a table: a new field of it is a row here, who fills it
+ * (data/dataset_rows.c) and the layer that reads its slot. Memory on the host and on the device, what of it a rank of
+ * cp takes, and what a missing sequence is follow from the row. Floor 1: base, layout. Order: Local.
  */
 #ifndef TUTTI_MODEL_BATCH_FIELDS_H
 #define TUTTI_MODEL_BATCH_FIELDS_H
