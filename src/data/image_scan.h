@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_scan.h: the samples of one shard, one after the other; for image_index.c. Includes: base, media, source.
+/* image_scan.h: the samples of one shard, one after the other; for image_index_make.c. Includes: base, media, source.
  * Order: Local. */
 #ifndef TUTTI_DATA_IMAGE_SCAN_H
 #define TUTTI_DATA_IMAGE_SCAN_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_list.h: the files behind inputs; for source.c and data/image_index.c. Order: Local. */
+/* source_list.h: the files behind inputs; for source.c and data/image_input.c. Order: Local. */
 #ifndef TUTTI_SOURCE_SOURCE_LIST_H
 #define TUTTI_SOURCE_SOURCE_LIST_H
 
