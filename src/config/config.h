@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config/config.h: the configuration as a plain struct, from one table (config.c) that also drives parsing, printing,
- * --help and error places. Lower rooms get values taken from it, never the struct.
+/* config/config.h: the configuration as a plain struct, from one table (config_keys.c) that also drives parsing,
+ * printing, --help and error places. Lower rooms get values taken from it, never the struct.
  *
  * Reading has two steps. config_load parses and checks each key by itself. config_resolve then fills in what follows
  * from other keys and files (vocabulary from the tokenizer, heads, dp_shard: -1) and refuses combinations, with the

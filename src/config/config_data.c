@@ -242,6 +242,14 @@ static int check_pairs(const struct config *c, const struct conf *f, struct err 
     return OK;
 }
 
+bool config_sides(const struct config *c)
+{
+    const struct config_source *s = c->data.train.items;
+    for (int i = 0; i < c->data.train.n; i++)
+        if (s[i].target) return true;
+    return false;
+}
+
 bool config_packs(const struct config *c)
 {
     return c->data.pack == PACK_BEST_FIT || (c->data.pack == PACK_PADDED && c->data.group);

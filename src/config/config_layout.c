@@ -339,6 +339,20 @@ static int check_sizes(const struct config *c, const struct conf *f, struct err 
     return OK;
 }
 
+int config_ranks(const struct config *c)
+{
+    return to_int(config_dp(c) * c->parallel.tp * c->parallel.cp * c->parallel.pp + c->parallel.servers);
+}
+
+int64_t config_dp(const struct config *c) { return c->parallel.dp_replicate * c->parallel.dp_shard; }
+
+void config_part(const struct config *c, int i, int64_t *first, int64_t *n)
+{
+    int64_t end;
+    team_split(c->batch.global, i, to_int(config_dp(c)), first, &end);
+    *n = end - *first;
+}
+
 int config_resolve_degrees(struct config *c, const struct conf *f, int n_ranks, struct err *e)
 {
     int rc = check_servers(c, f, n_ranks, e);

@@ -63,9 +63,39 @@ static int resolve_limit(struct config *c, const struct conf *f, struct err *e)
     return conf_error(f, e, "memory.limit", "wanted bytes, such as 800MiB or 24GiB, got '%s'", c->memory.limit);
 }
 
+int64_t config_loss_rows(const struct config *c)
+{
+    if (c->memory.loss_chunk) return c->memory.loss_chunk;
+    int64_t row_bytes =
+        (model_tells(&c->model) ? c->model.classes : c->model.vocab) * (int64_t)dtype_bytes(config_dtype(c));
+    int64_t rows = (128 << 20) / row_bytes / 64 * 64;
+    return rows < 64 ? 64 : rows;
+}
+
+/* Each chunk is a stretch of the program of its own. */
+static int resolve_loss_chunk(const struct config *c, const struct conf *f, struct err *e)
+{
+    enum { MOST = 16384 };
+    int64_t tokens = c->batch.micro * ((c->model.seq_len + c->parallel.cp - 1) / c->parallel.cp),
+            rows = config_loss_rows(c);
+    if (tokens / rows < MOST) return OK;
+    if (c->memory.loss_chunk && tokens / MOST < 1 << 24)
+        return conf_error(f, e, "memory.loss_chunk",
+                          "%lld cuts the %lld tokens of a microbatch into %lld chunks, of at most %d; choose at "
+                          "least %lld",
+                          (long long)rows, (long long)tokens, (long long)(tokens / rows), MOST,
+                          (long long)(tokens / MOST + 1));
+    return conf_error(f, e, "batch.micro",
+                      "%lld sequences of %lld tokens make %lld chunks of %lld tokens of the loss (memory.loss_chunk), "
+                      "of at most %d; choose fewer, or more ranks of parallel.cp",
+                      (long long)c->batch.micro, (long long)c->model.seq_len, (long long)(tokens / rows),
+                      (long long)rows, MOST);
+}
+
 int config_resolve_memory(struct config *c, const struct conf *f, struct err *e)
 {
-    int rc = resolve_recompute(c, f, e);
+    int rc = resolve_loss_chunk(c, f, e);
+    if (!rc) rc = resolve_recompute(c, f, e);
     if (!rc) rc = resolve_limit(c, f, e);
     if (!rc && config_recompute_auto(c) && !c->memory.limit_bytes)
         rc = conf_error(f, e, "memory.recompute",

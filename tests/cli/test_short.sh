@@ -5,7 +5,7 @@
 set -euo pipefail
 # shellcheck source=tests/script.sh
 . "$2/tests/script.sh"
-head -c 20000 "$root/src/config/config.c" >"$dir/text.txt"
+head -c 20000 "$root/src/config/config_keys.c" >"$dir/text.txt"
 cat >"$dir/c.yaml" <<END
 model: {layers: 2, hidden: 32, heads: 2, seq_len: 16}
 data: {train: $dir/text.txt}
