@@ -104,7 +104,7 @@ static const struct key keys[] = {
     {"cache_implementation", GM, HARMLESS, NULL, 0},
     {"use_bidirectional_attention", GM, FALSE_, NULL, 0},
     {"hidden_act", GM, HARMLESS, NULL, 0},                   /* their code reads another key */
-    {"original_max_position_embeddings", PH, READ, NULL, 0}, /* of longrope: hf_config.c */
+    {"original_max_position_embeddings", PH, READ, NULL, 0}, /* of longrope: hf_rope.c */
     {"full_attn_mod", PH, ONE, NULL, 0},                     /* Phi-4-mini's; the library reads none of them */
     {"interpolate_factor", PH, ONE, NULL, 0},
     {"lm_head_bias", PH, FALSE_, NULL, 0},

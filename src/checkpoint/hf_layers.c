@@ -30,15 +30,9 @@ static const struct {
     [HF_GPT_OSS] = {LOCAL_EVERY, 2, false, true},
 };
 
-static bool given(const struct json *config, const char *key)
-{
-    const struct json *v = json_get(config, key);
-    return v && json_kind(v) != JSON_NULL;
-}
-
 static int whole(const struct json *config, const char *key, int64_t least, int64_t *n, const char *what, struct err *e)
 {
-    return given(config, key) ? json_need_int(config, key, least, 1 << 20, n, what, e) : OK;
+    return hf_given(config, key) ? json_need_int(config, key, least, 1 << 20, n, what, e) : OK;
 }
 
 static int list_of(const struct json *config, const char *key, int64_t layers, const struct json **list,
@@ -73,7 +67,7 @@ static int local_by_rule(bool *has, const struct hf_model *m, const struct json 
     if (rules[m->family].rule == LOCAL_BEHIND) rc = whole(config, "max_window_layers", 0, &n, what, e);
     if (rules[m->family].rule == LOCAL_EVERY && m->family == HF_GEMMA3)
         rc = whole(config,
-                   given(config, "sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern", 1,
+                   hf_given(config, "sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern", 1,
                    &n, what, e);
     for (int64_t l = 0; rc == OK && l < m->model.layers; l++) {
         switch (rules[m->family].rule) {
@@ -99,10 +93,10 @@ static int read_local(struct hf_model *m, bool *has, const struct json *config, 
     struct model_config *c = &m->model;
     if (rules[m->family].rule == LOCAL_NONE) return OK;
     const struct json *asked = json_get(config, "use_sliding_window");
-    if (rules[m->family].asks && given(config, "use_sliding_window") && json_kind(asked) != JSON_BOOL)
+    if (rules[m->family].asks && hf_given(config, "use_sliding_window") && json_kind(asked) != JSON_BOOL)
         return err_set(e, ERR_REQUEST, "%s: use_sliding_window: wanted true or false", what);
     if (rules[m->family].asks && !json_bool(asked, false)) c->attn.window = 0;
-    bool lists = rules[m->family].lists && given(config, "layer_types");
+    bool lists = rules[m->family].lists && hf_given(config, "layer_types");
     int rc = lists ? local_by_list(has, c->layers, config, what, e) : local_by_rule(has, m, config, what, e);
     bool any = false;
     for (int64_t l = 0; l < c->layers; l++) any |= has[l];
@@ -119,8 +113,8 @@ static int read_rope(struct hf_model *m, bool *has, const struct json *config, c
     const struct json *list = NULL;
     int64_t every = 4, n = m->model.layers;
     if (m->family != HF_SMOLLM3) return OK;
-    int rc = given(config, "no_rope_layers") ? list_of(config, "no_rope_layers", n, &list, what, e)
-                                             : whole(config, "no_rope_layer_interval", 1, &every, what, e);
+    int rc = hf_given(config, "no_rope_layers") ? list_of(config, "no_rope_layers", n, &list, what, e)
+                                                : whole(config, "no_rope_layer_interval", 1, &every, what, e);
     for (int64_t l = 0; rc == OK && l < n; l++) { /* 1: it does, whatever the key's name says */
         const struct json *v = list ? json_at(list, (size_t)l) : NULL;
         has[l] = list ? json_int(v, 0) == 1 : (l + 1) % every != 0;
@@ -138,9 +132,9 @@ static int read_sparse(struct hf_model *m, bool *has, const struct json *config,
     int rc = whole(config, "decoder_sparse_step", 1, &step, what, e);
     for (int64_t l = 0; rc == OK && l < n; l++) has[l] = (l + 1) % step == 0;
     const struct json *plain = json_get(config, "mlp_only_layers");
-    if (rc == OK && given(config, "mlp_only_layers") && json_kind(plain) != JSON_ARRAY)
+    if (rc == OK && hf_given(config, "mlp_only_layers") && json_kind(plain) != JSON_ARRAY)
         rc = err_set(e, ERR_REQUEST, "%s: mlp_only_layers: wanted a list of layers", what);
-    for (size_t i = 0; rc == OK && given(config, "mlp_only_layers") && i < json_size(plain); i++) {
+    for (size_t i = 0; rc == OK && hf_given(config, "mlp_only_layers") && i < json_size(plain); i++) {
         int64_t l = json_int(json_at(plain, i), -1);
         if (l < 0 || l >= n)
             rc = err_set(e, ERR_REQUEST, "%s: mlp_only_layers[%zu]: wanted a layer from 0 to %lld", what, i,
@@ -212,7 +206,7 @@ static int check_kinds(struct hf_model *m, const struct json *config, const char
     if (wanted) return err_set(e, ERR_REQUEST, "%s: %s: wanted %s; got '%.40s'", what, key, wanted, text);
     if (!layer_kinds_have(&p, LAYER_SCAN))
         return err_set(e, ERR_REQUEST, "%s: %s: no layer is a state space", what, key);
-    if (given(config, "num_hidden_layers") && said != n)
+    if (hf_given(config, "num_hidden_layers") && said != n)
         return err_set(e, ERR_REQUEST, "%s: num_hidden_layers: %lld, but %s names %lld layers", what, (long long)said,
                        key, (long long)n);
     c->layers = n;
@@ -225,7 +219,7 @@ int hf_kinds_read(struct hf_model *m, const struct json *config, const char *wha
     static const char *const lists[] = {"layers_block_type",
                                         "layer_types"}; /* count before the text, as in their code */
     for (size_t i = 0; i < 2; i++) {
-        if (!given(config, lists[i])) continue;
+        if (!hf_given(config, lists[i])) continue;
         char *text = kinds_by_list(json_get(config, lists[i]), what, lists[i], e);
         int rc = text ? check_kinds(m, config, text, what, lists[i], e) : e->code;
         xfree(text);

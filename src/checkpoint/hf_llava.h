@@ -14,7 +14,7 @@ const char *hf_llava_tower(const struct hf_model *m);
 void hf_llava_put(struct json_out *o, const char *key, const struct hf_model *m, const char *architecture,
                   const char *dtype);
 
-/* hf_config.c: of a model that is no LLaVA, or of its text. */
+/* Of a model that is no LLaVA, or of its text (hf_config.c, hf_config_put.c). */
 int hf_text_read(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
                  struct err *e);
 void hf_config_put_as(struct json_out *o, const char *key, const struct hf_model *m, const char *architecture,

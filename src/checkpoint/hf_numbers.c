@@ -32,6 +32,12 @@ const struct number hf_more_numbers[] = {
 #define EACH_SPELLING(s, n)                                                                                            \
     for (const struct spelling *s = (n)->theirs; s < (n)->theirs + NUMBER_SPELLINGS && s->in; s++)
 
+bool hf_given(const struct json *object, const char *key)
+{
+    const struct json *v = json_get(object, key);
+    return v && json_kind(v) != JSON_NULL;
+}
+
 const struct number *hf_number_spelt(const char *key, unsigned in)
 {
     static const struct number *const tables[] = {model_numbers, hf_more_numbers};

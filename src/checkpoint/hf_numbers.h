@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf_numbers.h: a model's numbers in and out of config.json, by the spellings that the rows of a table give them. For
- * hf_config.c and hf_keys.c. Includes: base, model, hf.h. Order: Local.
+ * hf_config.c, hf_config_put.c and hf_keys.c. Includes: base, model, hf.h. Order: Local.
  */
 #ifndef TUTTI_CHECKPOINT_HF_NUMBERS_H
 #define TUTTI_CHECKPOINT_HF_NUMBERS_H
@@ -17,6 +17,8 @@ extern const struct number hf_more_numbers[];
 int hf_numbers_read(void *base, const struct number *rows, const struct json *object, unsigned in, const char *what,
                     struct err *e);
 
+/* The object has that member, and it is not null. */
+bool hf_given(const struct json *object, const char *key);
 /* The number that is spelt so there; NULL: none. */
 const struct number *hf_number_spelt(const char *key, unsigned in);
 /* The place of a word in "a|b|c"; -1: it is none of them. */

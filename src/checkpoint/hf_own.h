@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf_own.h: numbers of a model that its family's config.json has no key for: a decoder of no family's. They stand in an
  * object of ours ("tutti": {"attn.window": 64}), so that a checkpoint's own description is whole; export for their code
- * refuses such a model (hf_config_expressible). For hf_config.c. Includes: base, hf_numbers.h. Order: Local. */
+ * refuses such a model (hf_config_expressible). For hf_config.c and hf_config_put.c. Includes: base, hf_numbers.h.
+ * Order: Local. */
 #ifndef TUTTI_CHECKPOINT_HF_OWN_H
 #define TUTTI_CHECKPOINT_HF_OWN_H
 

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf_config_impl.h: what reading and writing config.json share: what each family is called. Includes: base, hf.h. */
+#ifndef TUTTI_CHECKPOINT_HF_CONFIG_IMPL_H
+#define TUTTI_CHECKPOINT_HF_CONFIG_IMPL_H
+
+#include "checkpoint/hf.h"
+
+#define BERT_UNMASKS "BertForMaskedLM"
+#define BERT_TELLS "BertForSequenceClassification"
+
+/* ours: the family that computes it; scores: the name of a reward model, NULL: there is none. */
+struct hf_row {
+    const char *name, *architecture;
+    enum model_family ours;
+    const char *scores;
+};
+extern const struct hf_row hf_rows[HF_N];
+
+#endif
