@@ -1,40 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_names.c: which of our parameters is which of theirs: the one table per family that reading, writing and
- * checking go by.
- *
- * Runs of rows (before the layers, per layer, after the layers) are enumerated in that order; the first %d is the
- * layer, the second the expert: a run of a layer may be repeated for each. Sizes are letters: V vocabulary, P
- * positions, D hidden, F ffn, f twice that, A head size,
- * Q = heads x A, K = kv heads x A, i = Q + K, j = Q + 2 K; E experts, X ffn of an expert, S of the
- * shared ones; a and c the short vectors of queries and of keys and values, r rotated columns, B = heads x (nope +
- * value), O = heads x value; C classes, b buckets, h channels, p the rows of a patch, U its values, G = 2 D, 1 one; of
- * state spaces H heads, I = g x head size, N = groups x state, t taps, d = 2 I, n = d + N, w = n + N, m = I + N, x = m
- * + N, Z = w + g. `part` numbers the pieces of one fused tensor of theirs, which all have the same first size, unless
- * `before` and `whole` say where the piece begins and how long the tensor is.
- */
-#include <stdio.h>
-#include <string.h>
+/* hf_names.c: which of our parameters is which of theirs: the one table per family that reading, writing and checking
+ * go by. What a row means is hf_names.h's. */
+#include "checkpoint/hf_names.h"
 
-#include "base/str.h"
-#include "checkpoint/hf.h"
-
-struct row {
-    const char *ours, *theirs;
-    char size[3]; /* ours: [size0] or [size0, size1] */
-    bool transposed;
-    int part, parts; /* parts 0: not fused */
-    bool head;       /* never prefixed; the last of a family is absent when tied */
-    char when;       /* 0: always; q, n: with, without a short query; b: with a bias of choice; s: with shared experts;
-                        v: with biases of queries, keys and values, a: of attention in a decoder, o: of its output, m:
-                        of the feed-forward layer; z, y: of a state space's products, of its convolution; h, H: with
-                        norms of each head, of all heads; G, U: of t5, with gated feed-forward layers,
-                        with others; u, l: of an encoder that tells masked tokens, labels; w, r: of a decoder
-                        that writes, that scores (a reward model) */
-    char before, whole;
-    char file[4]; /* theirs where it has other dims in the file; none: the same */
-    int stack;    /* > 0: theirs has all experts, one after the other, each transposed; the columns of so many of ours
-                     alternate, of which this is number `part` */
-};
+#include <stddef.h>
 
 #define PAIR(our, their, rows, cols)                                                                                   \
     {our ".weight", their ".weight", {rows, cols, 0}, true, 0, 0, false, 0, 0, 0, {0}, 0},                             \
@@ -80,12 +49,12 @@ struct row {
         .ours = our, .theirs = their, .size = {rows, cols, 0}, .transposed = true, .part = i, .stack = all             \
     }
 
-static const struct row gpt2_first[] = {
+static const struct hf_name gpt2_first[] = {
     PLAIN("embed.token", "wte.weight", 'V', 'D'),
     PLAIN("embed.position", "wpe.weight", 'P', 'D'),
     END,
 };
-static const struct row gpt2_layer[] = {
+static const struct hf_name gpt2_layer[] = {
     NORM("layers.%d.norm1", "h.%d.ln_1"),
     FUSED("layers.%d.attn.q", "h.%d.attn.c_attn", 0),
     FUSED("layers.%d.attn.k", "h.%d.attn.c_attn", 1),
@@ -99,18 +68,18 @@ static const struct row gpt2_layer[] = {
     PAIR("layers.%d.mlp.down", "h.%d.mlp.c_proj", 'D', 'F'),
     END,
 };
-static const struct row gpt2_last[] = {
+static const struct hf_name gpt2_last[] = {
     NORM("norm", "ln_f"),
     ALONE('r', "score.weight", "score.weight", '1', 'D'),
     ALONE('w', "head.weight", "lm_head.weight", 'V', 'D'),
     END,
 };
 
-static const struct row llama_first[] = {
+static const struct hf_name llama_first[] = {
     PLAIN("embed.token", "embed_tokens.weight", 'V', 'D'),
     END,
 };
-static const struct row llama_attention[] = {
+static const struct hf_name llama_attention[] = {
     PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
     PLAIN("layers.%d.attn.q.weight", "layers.%d.self_attn.q_proj.weight", 'Q', 'D'),
     PLAIN("layers.%d.attn.k.weight", "layers.%d.self_attn.k_proj.weight", 'K', 'D'),
@@ -132,19 +101,19 @@ static const struct row llama_attention[] = {
         WHEN('H', "layers.%d.attn.k_norm.weight", "layers.%d.self_attn.k_norm.weight", 'K', 0),                        \
         PLAIN("layers.%d.attn.o.weight", "layers.%d.self_attn.o_proj.weight", 'D', 'Q'),                               \
         WHEN('o', "layers.%d.attn.o.bias", "layers.%d.self_attn.o_proj.bias", 'D', 0)
-static const struct row decoder_attention[] = {
+static const struct hf_name decoder_attention[] = {
     PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
     DECODER_ATTENTION,
     PLAIN("layers.%d.norm2.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
     END,
 };
-static const struct row olmo2_attention[] = {
+static const struct hf_name olmo2_attention[] = {
     DECODER_ATTENTION,
     PLAIN("layers.%d.norm1_after.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
     PLAIN("layers.%d.norm2_after.weight", "layers.%d.post_feedforward_layernorm.weight", 'D', 0),
     END,
 };
-static const struct row gemma_attention[] = {
+static const struct hf_name gemma_attention[] = {
     PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
     DECODER_ATTENTION,
     PLAIN("layers.%d.norm1_after.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
@@ -152,7 +121,7 @@ static const struct row gemma_attention[] = {
     PLAIN("layers.%d.norm2_after.weight", "layers.%d.post_feedforward_layernorm.weight", 'D', 0),
     END,
 };
-static const struct row phi3_attention[] = {
+static const struct hf_name phi3_attention[] = {
     PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
     PIECE("layers.%d.attn.q.weight", "layers.%d.self_attn.qkv_proj.weight", 'Q', 'D', 0, 'j'),
     PIECE("layers.%d.attn.k.weight", "layers.%d.self_attn.qkv_proj.weight", 'K', 'D', 'Q', 'j'),
@@ -161,13 +130,13 @@ static const struct row phi3_attention[] = {
     PLAIN("layers.%d.norm2.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
     END,
 };
-static const struct row phi3_mlp[] = {
+static const struct hf_name phi3_mlp[] = {
     PIECE("layers.%d.mlp.gate.weight", "layers.%d.mlp.gate_up_proj.weight", 'F', 'D', 0, 'f'),
     PIECE("layers.%d.mlp.up.weight", "layers.%d.mlp.gate_up_proj.weight", 'F', 'D', 'F', 'f'),
     PLAIN("layers.%d.mlp.down.weight", "layers.%d.mlp.down_proj.weight", 'D', 'F'),
     END,
 };
-static const struct row decoder_mlp[] = {
+static const struct hf_name decoder_mlp[] = {
     PLAIN("layers.%d.mlp.gate.weight", "layers.%d.mlp.gate_proj.weight", 'F', 'D'),
     PLAIN("layers.%d.mlp.up.weight", "layers.%d.mlp.up_proj.weight", 'F', 'D'),
     WHEN('m', "layers.%d.mlp.gate.bias", "layers.%d.mlp.gate_proj.bias", 'F', 0),
@@ -176,26 +145,26 @@ static const struct row decoder_mlp[] = {
     WHEN('m', "layers.%d.mlp.down.bias", "layers.%d.mlp.down_proj.bias", 'D', 0),
     END,
 };
-static const struct row llama_mlp[] = {
+static const struct hf_name llama_mlp[] = {
     PLAIN("layers.%d.mlp.gate.weight", "layers.%d.mlp.gate_proj.weight", 'F', 'D'),
     PLAIN("layers.%d.mlp.up.weight", "layers.%d.mlp.up_proj.weight", 'F', 'D'),
     PLAIN("layers.%d.mlp.down.weight", "layers.%d.mlp.down_proj.weight", 'D', 'F'),
     END,
 };
-static const struct row mixtral_router[] = {
+static const struct hf_name mixtral_router[] = {
     PLAIN("layers.%d.moe.router.weight", "layers.%d.block_sparse_moe.gate.weight", 'E', 'D'),
     END,
 };
-static const struct row mixtral_open[] = {
+static const struct hf_name mixtral_open[] = {
     PLAIN("layers.%d.moe.experts.%d.gate.weight", "layers.%d.block_sparse_moe.experts.%d.w1.weight", 'X', 'D'),
     PLAIN("layers.%d.moe.experts.%d.up.weight", "layers.%d.block_sparse_moe.experts.%d.w3.weight", 'X', 'D'),
     END,
 };
-static const struct row mixtral_close[] = {
+static const struct hf_name mixtral_close[] = {
     PLAIN("layers.%d.moe.experts.%d.down.weight", "layers.%d.block_sparse_moe.experts.%d.w2.weight", 'D', 'X'),
     END,
 };
-static const struct row deepseek_attention[] = {
+static const struct hf_name deepseek_attention[] = {
     PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
     WHEN('q', "layers.%d.attn.q_a.weight", "layers.%d.self_attn.q_a_proj.weight", 'a', 'D'),
     WHEN('q', "layers.%d.attn.q_a_norm.weight", "layers.%d.self_attn.q_a_layernorm.weight", 'a', 0),
@@ -209,27 +178,27 @@ static const struct row deepseek_attention[] = {
     PLAIN("layers.%d.norm2.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
     END,
 };
-static const struct row deepseek_router[] = {
+static const struct hf_name deepseek_router[] = {
     PLAIN("layers.%d.moe.router.weight", "layers.%d.mlp.gate.weight", 'E', 'D'),
     WHEN('b', "layers.%d.moe.router.bias", "layers.%d.mlp.gate.e_score_correction_bias", 'E', 0),
     END,
 };
-static const struct row deepseek_open[] = {
+static const struct hf_name deepseek_open[] = {
     PLAIN("layers.%d.moe.experts.%d.gate.weight", "layers.%d.mlp.experts.%d.gate_proj.weight", 'X', 'D'),
     PLAIN("layers.%d.moe.experts.%d.up.weight", "layers.%d.mlp.experts.%d.up_proj.weight", 'X', 'D'),
     END,
 };
-static const struct row deepseek_close[] = {
+static const struct hf_name deepseek_close[] = {
     PLAIN("layers.%d.moe.experts.%d.down.weight", "layers.%d.mlp.experts.%d.down_proj.weight", 'D', 'X'),
     END,
 };
-static const struct row deepseek_shared[] = {
+static const struct hf_name deepseek_shared[] = {
     WHEN('s', "layers.%d.moe.shared.gate.weight", "layers.%d.mlp.shared_experts.gate_proj.weight", 'S', 'D'),
     WHEN('s', "layers.%d.moe.shared.up.weight", "layers.%d.mlp.shared_experts.up_proj.weight", 'S', 'D'),
     WHEN('s', "layers.%d.moe.shared.down.weight", "layers.%d.mlp.shared_experts.down_proj.weight", 'D', 'S'),
     END,
 };
-static const struct row gpt_oss_attention[] = {
+static const struct hf_name gpt_oss_attention[] = {
     PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
     DECODER_ATTENTION,
     WHEN('S', "layers.%d.attn.sink", "layers.%d.self_attn.sinks", 'H', 0),
@@ -238,25 +207,25 @@ static const struct row gpt_oss_attention[] = {
     PLAIN("layers.%d.moe.router.offset", "layers.%d.mlp.router.bias", 'E', 0),
     END,
 };
-static const struct row gpt_oss_open[] = {
+static const struct hf_name gpt_oss_open[] = {
     STACKED("layers.%d.moe.experts.%d.gate.weight", "layers.%d.mlp.experts.gate_up_proj", 'X', 'D', 0, 2),
     STACKED("layers.%d.moe.experts.%d.up.weight", "layers.%d.mlp.experts.gate_up_proj", 'X', 'D', 1, 2),
     END,
 };
-static const struct row gpt_oss_open_bias[] = {
+static const struct hf_name gpt_oss_open_bias[] = {
     STACKED("layers.%d.moe.experts.%d.gate.bias", "layers.%d.mlp.experts.gate_up_proj_bias", 'X', 0, 0, 2),
     STACKED("layers.%d.moe.experts.%d.up.bias", "layers.%d.mlp.experts.gate_up_proj_bias", 'X', 0, 1, 2),
     END,
 };
-static const struct row gpt_oss_close[] = {
+static const struct hf_name gpt_oss_close[] = {
     STACKED("layers.%d.moe.experts.%d.down.weight", "layers.%d.mlp.experts.down_proj", 'D', 'X', 0, 1),
     END,
 };
-static const struct row gpt_oss_close_bias[] = {
+static const struct hf_name gpt_oss_close_bias[] = {
     STACKED("layers.%d.moe.experts.%d.down.bias", "layers.%d.mlp.experts.down_proj_bias", 'D', 0, 0, 1),
     END,
 };
-static const struct row llama_last[] = {
+static const struct hf_name llama_last[] = {
     PLAIN("norm.weight", "norm.weight", 'D', 0),
     ALONE('r', "score.weight", "score.weight", '1', 'D'),
     ALONE('w', "head.weight", "lm_head.weight", 'V', 'D'),
@@ -271,14 +240,14 @@ static const struct row llama_last[] = {
     {                                                                                                                  \
         our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0, {a, b, c, d}, 0                                      \
     }
-static const struct row vit_first[] = {
+static const struct hf_name vit_first[] = {
     IN_FILE("embed.patch.weight", "embeddings.patch_embeddings.projection.weight", 'D', 'U', 'D', 'h', 'p', 'p'),
     IN_FILE("embed.class", "embeddings.cls_token", 'D', 0, '1', '1', 'D', 0),
     PLAIN("embed.patch.bias", "embeddings.patch_embeddings.projection.bias", 'D', 0),
     IN_FILE("embed.position", "embeddings.position_embeddings", 'P', 'D', '1', 'P', 'D', 0),
     END,
 };
-static const struct row vit_layer[] = {
+static const struct hf_name vit_layer[] = {
     VIT("layers.%d.norm1", "encoder.layer.%d.layernorm_before", 'D', 0),
     VIT_QKV("layers.%d.attn.q", "encoder.layer.%d.attention.attention.query"),
     VIT_QKV("layers.%d.attn.k", "encoder.layer.%d.attention.attention.key"),
@@ -289,21 +258,21 @@ static const struct row vit_layer[] = {
     VIT("layers.%d.mlp.down", "encoder.layer.%d.output.dense", 'D', 'F'),
     END,
 };
-static const struct row vit_last[] = {
+static const struct hf_name vit_last[] = {
     VIT("norm", "layernorm", 'D', 0),
     {"head.weight", "classifier.weight", {'C', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}, 0},
     {"head.bias", "classifier.bias", {'C', 0, 0}, false, 0, 0, true, 0, 0, 0, {0}, 0},
     END,
 };
 
-static const struct row bert_first[] = {
+static const struct hf_name bert_first[] = {
     PLAIN("embed.token", "embeddings.word_embeddings.weight", 'V', 'D'),
     PLAIN("embed.position", "embeddings.position_embeddings.weight", 'P', 'D'),
     PLAIN("embed.segment", "embeddings.token_type_embeddings.weight", 'Y', 'D'),
     VIT("embed.norm", "embeddings.LayerNorm", 'D', 0),
     END,
 };
-static const struct row bert_layer[] = {
+static const struct hf_name bert_layer[] = {
     VIT("layers.%d.attn.q", "encoder.layer.%d.attention.self.query", 'D', 'D'),
     VIT("layers.%d.attn.k", "encoder.layer.%d.attention.self.key", 'D', 'D'),
     VIT("layers.%d.attn.v", "encoder.layer.%d.attention.self.value", 'D', 'D'),
@@ -314,7 +283,7 @@ static const struct row bert_layer[] = {
     VIT("layers.%d.norm2", "encoder.layer.%d.output.LayerNorm", 'D', 0),
     END,
 };
-static const struct row bert_last[] = {
+static const struct hf_name bert_last[] = {
     WHEN('l', "head.transform.weight", "pooler.dense.weight", 'D', 'D'),
     WHEN('l', "head.transform.bias", "pooler.dense.bias", 'D', 0),
     ALONE('l', "head.weight", "classifier.weight", 'C', 'D'),
@@ -340,26 +309,26 @@ static const struct row bert_last[] = {
         WHEN('G', our ".mlp.up.weight", their ".DenseReluDense.wi_1.weight", 'F', 'D'),                                \
         WHEN('U', our ".mlp.up.weight", their ".DenseReluDense.wi.weight", 'F', 'D'),                                  \
         PLAIN(our ".mlp.down.weight", their ".DenseReluDense.wo.weight", 'D', 'F')
-static const struct row t5_first[] = {
+static const struct hf_name t5_first[] = {
     PLAIN("embed.token", "shared.weight", 'V', 'D'),
     PLAIN("embed.encoder_bias", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", 'b', 'H'),
     PLAIN("embed.decoder_bias", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", 'b', 'H'),
     PLAIN("encoder_norm.weight", "encoder.final_layer_norm.weight", 'D', 0),
     END,
 };
-static const struct row t5_encoder[] = {
+static const struct hf_name t5_encoder[] = {
     T5_OWN("encoder.%d", "encoder.block.%d"),
     T5_MLP("encoder.%d", "encoder.block.%d.layer.1"),
     END,
 };
-static const struct row t5_decoder[] = {
+static const struct hf_name t5_decoder[] = {
     T5_OWN("layers.%d", "decoder.block.%d"),
     PLAIN("layers.%d.norm_cross.weight", "decoder.block.%d.layer.1.layer_norm.weight", 'D', 0),
     T5_ATTENTION("layers.%d.cross", "decoder.block.%d.layer.1.EncDecAttention"),
     T5_MLP("layers.%d", "decoder.block.%d.layer.2"),
     END,
 };
-static const struct row t5_last[] = {
+static const struct hf_name t5_last[] = {
     PLAIN("norm.weight", "decoder.final_layer_norm.weight", 'D', 0),
     ALONE(0, "head.weight", "lm_head.weight", 'V', 'D'),
     END,
@@ -370,7 +339,7 @@ static const struct row t5_last[] = {
 #define TOWER "vision_tower.vision_model."
 #define WHOLE_PAIR(our, their, rows, cols)                                                                             \
     ALONE(0, our ".weight", their ".weight", rows, cols), ALONE(0, our ".bias", their ".bias", rows, 0)
-static const struct row llava_first[] = {
+static const struct hf_name llava_first[] = {
     {.ours = "vision.embed.patch.weight",
      .theirs = TOWER "embeddings.patch_embedding.weight",
      .size = {'v', 'u', 0},
@@ -386,7 +355,7 @@ static const struct row llava_first[] = {
     PLAIN("embed.token", "embed_tokens.weight", 'V', 'D'),
     END,
 };
-static const struct row llava_tower[] = {
+static const struct hf_name llava_tower[] = {
     WHOLE_PAIR("vision.layers.%d.norm1", TOWER "encoder.layers.%d.layer_norm1", 'v', 0),
     WHOLE_PAIR("vision.layers.%d.attn.q", TOWER "encoder.layers.%d.self_attn.q_proj", 'v', 'v'),
     WHOLE_PAIR("vision.layers.%d.attn.k", TOWER "encoder.layers.%d.self_attn.k_proj", 'v', 'v'),
@@ -397,13 +366,13 @@ static const struct row llava_tower[] = {
     WHOLE_PAIR("vision.layers.%d.mlp.down", TOWER "encoder.layers.%d.mlp.fc2", 'v', 'M'),
     END,
 };
-static const struct row llava_last[] = {
+static const struct hf_name llava_last[] = {
     PLAIN("norm.weight", "norm.weight", 'D', 0),
     ALONE(0, "head.weight", "language_model.lm_head.weight", 'V', 'D'),
     END,
 };
 
-static const struct row mamba2_first[] = {
+static const struct hf_name mamba2_first[] = {
     PLAIN("embed.token", "embeddings.weight", 'V', 'D'),
     END,
 };
@@ -429,7 +398,7 @@ static const struct row mamba2_first[] = {
         .ours = "layers.%d.ssm.conv_" our ".bias", .theirs = "layers.%d.mixer.conv1d.bias", .size = {rows, 0, 0},      \
         .when = 'y', .before = from, .whole = 'x'                                                                      \
     }
-static const struct row mamba2_layer[] = {
+static const struct hf_name mamba2_layer[] = {
     PLAIN("layers.%d.norm1.weight", "layers.%d.norm.weight", 'D', 0),
     INTO("z", 'I', 0),
     INTO("x", 'I', 'I'),
@@ -455,14 +424,14 @@ static const struct row mamba2_layer[] = {
     WHEN('z', "layers.%d.ssm.out.bias", "layers.%d.mixer.out_proj.bias", 'D', 0),
     END,
 };
-static const struct row mamba2_last[] = {
+static const struct hf_name mamba2_last[] = {
     PLAIN("norm.weight", "norm_f.weight", 'D', 0),
     {.ours = "head.weight", .theirs = "lm_head.weight", .size = {'V', 'D', 0}, .head = true},
     END,
 };
 
 /* Hybrids of state spaces and attention: a layer is one of these runs, behind its norm. */
-static const struct row nemotron_h_attention[] = {
+static const struct hf_name nemotron_h_attention[] = {
     PLAIN("layers.%d.norm1.weight", "layers.%d.norm.weight", 'D', 0),
     PLAIN("layers.%d.attn.q.weight", "layers.%d.mixer.q_proj.weight", 'Q', 'D'),
     PLAIN("layers.%d.attn.k.weight", "layers.%d.mixer.k_proj.weight", 'K', 'D'),
@@ -470,24 +439,19 @@ static const struct row nemotron_h_attention[] = {
     PLAIN("layers.%d.attn.o.weight", "layers.%d.mixer.o_proj.weight", 'D', 'Q'),
     END,
 };
-static const struct row nemotron_h_mlp[] = {
+static const struct hf_name nemotron_h_mlp[] = {
     PLAIN("layers.%d.norm1.weight", "layers.%d.norm.weight", 'D', 0),
     PLAIN("layers.%d.mlp.up.weight", "layers.%d.mixer.up_proj.weight", 'F', 'D'),
     PLAIN("layers.%d.mlp.down.weight", "layers.%d.mixer.down_proj.weight", 'D', 'F'),
     END,
 };
-/* A layer is some runs, up to NULL; `each` runs once per expert. */
-struct run {
-    const struct row *rows;
-    bool each;
-};
-#define LAYER_RUNS 6
-static const struct run of_kind[LAYER_KINDS][LAYER_RUNS] = {[LAYER_SCAN] = {{mamba2_layer, false}},
-                                                            [LAYER_ATTENTION] = {{nemotron_h_attention, false}},
-                                                            [LAYER_MLP] = {{nemotron_h_mlp, false}}};
+const struct hf_name_run hf_kind_names[LAYER_KINDS][HF_LAYER_RUNS] = {[LAYER_SCAN] = {{mamba2_layer, false}},
+                                                                      [LAYER_ATTENTION] = {{nemotron_h_attention,
+                                                                                            false}},
+                                                                      [LAYER_MLP] = {{nemotron_h_mlp, false}}};
 
 /* Beside the block of a module that predicts further tokens. */
-static const struct row mtp_beside[] = {
+const struct hf_name hf_mtp_names[] = {
     PLAIN("layers.%d.mtp.ahead_norm.weight", "layers.%d.enorm.weight", 'D', 0),
     PLAIN("layers.%d.mtp.stream_norm.weight", "layers.%d.hnorm.weight", 'D', 0),
     PLAIN("layers.%d.mtp.join.weight", "layers.%d.eh_proj.weight", 'D', 'G'),
@@ -495,13 +459,7 @@ static const struct row mtp_beside[] = {
     END,
 };
 
-static const struct family_names {
-    const struct row *first, *last;
-    struct run dense[LAYER_RUNS], moe[LAYER_RUNS];
-    const char *prefix;
-    const char *ignored[5];  /* endings of tensors that are no parameters */
-    const struct row *tower; /* of each layer of a tower, or of an encoder, behind `first`; NULL: there is none */
-} families[HF_N] = {
+const struct hf_family_names hf_family_names[HF_N] = {
     /* clang-format off */
     [HF_GPT2] = {gpt2_first, gpt2_last, {{gpt2_layer, false}}, {{NULL, false}}, "transformer.",
                  {".attn.bias", ".attn.masked_bias", NULL}},
@@ -541,294 +499,11 @@ static const struct family_names {
                 "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", NULL}, t5_encoder},
     [HF_VIT] = {vit_first, vit_last, {{vit_layer, false}}, {{NULL, false}}, "vit.", {NULL}},
     [HF_MAMBA2] = {mamba2_first, mamba2_last, {{mamba2_layer, false}}, {{NULL, false}}, "backbone.", {NULL}},
-    [HF_NEMOTRON_H] = {mamba2_first, mamba2_last, {{NULL, false}}, {{NULL, false}}, "backbone.", {NULL}}, /* of_kind */
+    [HF_NEMOTRON_H] = {mamba2_first, mamba2_last, {{NULL, false}}, {{NULL, false}}, "backbone.", {NULL}}, /* hf_kind_names */
     /* The bias of the output matrix is kept twice in older files, and a head of pretraining beside the one that is here. */
     [HF_BERT] = {bert_first, bert_last, {{bert_layer, false}}, {{NULL, false}}, "bert.",
                  {".position_ids", "cls.predictions.decoder.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias", NULL}},
     /* clang-format on */
 };
 
-const char *hf_prefix(enum hf_family f) { return families[f].prefix; }
-
-static bool is_there(const struct hf_model *m, const struct row *r)
-{
-    switch (r->when) {
-    case 'q': return m->model.mla.q_rank > 0;
-    case 'n': return m->model.mla.q_rank == 0;
-    case 'b': return m->model.moe.bias;
-    case 's': return m->model.moe.shared > 0;
-    case 'v': return m->model.qkv_bias;
-    case 'u': return model_unmasks(&m->model);
-    case 'l': return model_tells(&m->model);
-    case 'r': return m->model.scores;
-    case 'w': return !m->model.scores;
-    case 'a': return m->model.attn.qkv_bias;
-    case 'o': return m->model.attn.o_bias;
-    case 'm': return m->model.mlp_bias;
-    case 'S': return m->model.attn.sinks;
-    case 'h': return m->model.attn.qk_norm == QK_NORM_HEAD;
-    case 'H': return m->model.attn.qk_norm == QK_NORM_ALL;
-    case 'G': return m->model.feed_forward == FEED_FORWARD_GATED;
-    case 'U': return m->model.feed_forward == FEED_FORWARD_RELU;
-    case 'z': return m->model.ssm.bias;
-    case 'y': return m->model.ssm.conv_bias;
-    case 'c': return m->model.vision.class_place;
-    case 'p': return m->model.vision.norm_before;
-    case 'P': return m->model.vision.patch_bias;
-    default: return true;
-    }
-}
-
-static int64_t count_rows(const struct hf_model *m, const struct row *r)
-{
-    int64_t n = 0;
-    for (; r->ours; r++) n += is_there(m, r);
-    return n;
-}
-
-static const struct run *layer_runs(const struct hf_model *m, int64_t layer)
-{
-    const struct family_names *f = &families[m->family];
-    if (model_mixes(&m->model)) return of_kind[model_layer_kind(&m->model, layer)];
-    return model_layer_is_moe(&m->model, layer) ? f->moe : f->dense;
-}
-
-static int64_t count_run(const struct hf_model *m, const struct run *r)
-{
-    return count_rows(m, r->rows) * (r->each ? m->model.moe.experts : 1);
-}
-
-/* Before a layer's runs, in a module. */
-static int64_t count_beside(const struct hf_model *m, int64_t layer)
-{
-    return layer >= m->model.layers ? count_rows(m, mtp_beside) : 0;
-}
-
-static int64_t count_layer(const struct hf_model *m, int64_t layer)
-{
-    const struct run *r = layer_runs(m, layer);
-    int64_t n = count_beside(m, layer);
-    for (int k = 0; k < LAYER_RUNS && r[k].rows; k++) n += count_run(m, &r[k]);
-    return n;
-}
-
-static int64_t count_tower(const struct hf_model *m)
-{
-    const struct row *r = families[m->family].tower;
-    int64_t layers = model_pairs(&m->model) ? m->model.encoder_layers : m->model.vision.layers;
-    return r ? count_rows(m, r) * layers : 0;
-}
-
-/* Layers that are named one after the other: of encoder and decoder, the decoder's. */
-static int64_t stack_layers(const struct hf_model *m)
-{
-    return m->model.layers - (model_pairs(&m->model) ? m->model.encoder_layers : 0);
-}
-
-int64_t hf_n_params(const struct hf_model *m)
-{
-    int64_t n = count_tower(m) + count_rows(m, families[m->family].first) + count_rows(m, families[m->family].last),
-            of[LAYER_KINDS][2];
-    for (int k = 0; k < LAYER_KINDS; k++) of[k][0] = of[k][1] = -1;
-    for (int64_t l = 0; l < stack_layers(m); l++) { /* a layer has experts or has none, and is of a kind */
-        int64_t *each = &of[model_layer_kind(&m->model, l)][model_layer_is_moe(&m->model, l)];
-        if (*each < 0) *each = count_layer(m, l);
-        n += *each;
-    }
-    for (int64_t l = m->model.layers; l < model_blocks(&m->model); l++) n += count_layer(m, l);
-    return n - m->model.tie_embeddings; /* the head is the last row of each family */
-}
-
-static int64_t size_of(const struct hf_model *m, char letter)
-{
-    const struct ssm_config *s = &m->model.ssm;
-    const struct vision_config *v = &m->model.vision;
-    int64_t inner = s->heads * s->head_dim, bc = s->groups * s->state;
-    switch (letter) {
-    case 'V': return m->model.vocab;
-    case 'P': return m->model.max_positions;
-    case 'D': return m->model.hidden;
-    case 'G': return 2 * m->model.hidden;
-    case 'F': return m->model.ffn;
-    case 'Q': return m->model.heads * m->model.head_dim;
-    case 'K': return m->model.kv_heads * m->model.head_dim;
-    case 'A': return m->model.head_dim;
-    case 'H': return m->model.heads;
-    case 'i': return (m->model.heads + m->model.kv_heads) * m->model.head_dim;
-    case 'j': return (m->model.heads + 2 * m->model.kv_heads) * m->model.head_dim;
-    case 'f': return 2 * m->model.ffn;
-    case 'E': return m->model.moe.experts;
-    case 'X': return m->model.moe.ffn;
-    case 'S': return m->model.moe.ffn * m->model.moe.shared;
-    case 'a': return m->model.mla.q_rank;
-    case 'c': return m->model.mla.kv_rank;
-    case 'r': return m->model.mla.rope_dim;
-    case 'k': return m->model.mla.kv_rank + m->model.mla.rope_dim;
-    case 'B': return m->model.heads * (m->model.mla.nope_dim + m->model.mla.value_dim);
-    case 'O': return m->model.heads * m->model.mla.value_dim;
-    case 'C': return m->model.classes;
-    case 'h': return m->model.channels;
-    case 'p': return m->model.patch_size;
-    case 'U': return m->model.channels * m->model.patch_size * m->model.patch_size;
-    case 'Y': return m->model.types;
-    case 'b': return m->model.buckets;
-    case 'g': return s->heads;
-    case 't': return s->conv;
-    case 'I': return inner;
-    case 'N': return bc;
-    case 'd': return 2 * inner;
-    case 'n': return 2 * inner + bc;
-    case 'w': return 2 * (inner + bc);
-    case 'm': return inner + bc;
-    case 'x': return inner + 2 * bc;
-    case 'Z': return 2 * (inner + bc) + s->heads;
-    case 'v': return v->hidden;
-    case 'u': return v->channels * v->patch_size * v->patch_size;
-    case 'e': return v->channels;
-    case 'R': return v->patch_size;
-    case 'l': return vision_places(v);
-    case 'M': return v->ffn;
-    case '1': return 1;
-    case 0: return 0;
-    default: CHECK(0, "size letter %c", letter);
-    }
-}
-
-/* The pattern with its first %d replaced by the layer, its second by the expert. */
-static void put_name(char *out, size_t room, const char *pattern, int64_t layer, int64_t expert)
-{
-    const int64_t number[2] = {layer, expert};
-    size_t n = 0;
-    for (int k = 0; *pattern && n + 24 < room;) {
-        if (strncmp(pattern, "%d", 2) == 0 && k < 2) {
-            n += (size_t)snprintf(out + n, room - n, "%lld", (long long)number[k++]);
-            pattern += 2;
-        } else {
-            out[n++] = *pattern++;
-        }
-    }
-    out[n] = 0;
-    CHECK(!*pattern, "a name that is too long");
-}
-
-static const struct row *row_at(const struct hf_model *m, const struct row *r, int64_t i)
-{
-    for (;; r++) {
-        CHECK(r->ours, "no such row");
-        if (is_there(m, r) && i-- == 0) return r;
-    }
-}
-
-/* The i-th parameter, counted through layers and experts: its row, and which of them. */
-struct counted_row {
-    const struct row *row;
-    int64_t layer, expert;
-};
-
-static struct counted_row counted_row_of(const struct hf_model *m, int64_t i)
-{
-    const struct family_names *f = &families[m->family];
-    int64_t n = count_rows(m, f->first);
-    if (i < n) return (struct counted_row){row_at(m, f->first, i), 0, 0};
-    i -= n;
-    if (i < count_tower(m)) {
-        n = count_rows(m, f->tower);
-        return (struct counted_row){row_at(m, f->tower, i % n), i / n, 0};
-    }
-    i -= count_tower(m);
-    for (int64_t l = 0; l < stack_layers(m) + m->model.mtp.depth; l++) {
-        n = count_layer(m, l);
-        if (i >= n) {
-            i -= n;
-            continue;
-        }
-        if (i < count_beside(m, l)) return (struct counted_row){row_at(m, mtp_beside, i), l, 0};
-        i -= count_beside(m, l);
-        for (const struct run *r = layer_runs(m, l);; r++) {
-            int64_t each = count_rows(m, r->rows);
-            if (i < count_run(m, r)) return (struct counted_row){row_at(m, r->rows, i % each), l, i / each};
-            i -= count_run(m, r);
-        }
-    }
-    return (struct counted_row){row_at(m, f->last, i), 0, 0};
-}
-
-/* Ours is one expert's: rows of theirs from the expert's first on, every stack-th column. */
-static void stack_experts(const struct hf_model *m, const struct row *r, int64_t expert, struct hf_param *p)
-{
-    int64_t ins = p->shape.nd > 1 ? p->shape.n[1] : 1, outs = p->shape.n[0] * r->stack, E = m->model.moe.experts;
-    p->their_shape = (struct shape){.nd = 2, .n = {E * ins, outs}};
-    p->file_shape = p->shape.nd > 1 ? (struct shape){.nd = 3, .n = {E, ins, outs}} : p->their_shape;
-    p->first = expert * ins;
-    p->offset = r->part;
-    p->step = r->stack;
-}
-
-struct hf_param hf_param_at(const struct hf_model *m, int64_t i)
-{
-    CHECK(i >= 0 && i < hf_n_params(m), "parameter %lld", (long long)i);
-    struct counted_row at = counted_row_of(m, i);
-    const struct row *r = at.row;
-    struct hf_param p = {.prefixed = !r->head, .transposed = r->transposed, .step = 1};
-    put_name(p.name, sizeof p.name, r->ours, at.layer, at.expert);
-    put_name(p.theirs, sizeof p.theirs, r->theirs, at.layer, at.expert);
-    for (; r->size[p.shape.nd]; p.shape.nd++) p.shape.n[p.shape.nd] = size_of(m, r->size[p.shape.nd]);
-    if (r->stack) {
-        stack_experts(m, r, at.expert, &p);
-        return p;
-    }
-    p.their_shape = p.shape;
-    p.offset = r->whole ? size_of(m, r->before) : r->part * p.shape.n[0];
-    if (r->parts) p.their_shape.n[0] *= r->parts;
-    if (r->whole) p.their_shape.n[0] = size_of(m, r->whole);
-    if (r->transposed) {
-        int64_t rows = p.their_shape.n[0];
-        p.their_shape.n[0] = p.their_shape.n[1];
-        p.their_shape.n[1] = rows;
-    }
-    p.file_shape = p.their_shape;
-    for (int k = 0; k < 4 && r->file[k]; k++) {
-        p.file_shape.nd = k + 1;
-        p.file_shape.n[k] = size_of(m, r->file[k]);
-    }
-    return p;
-}
-
-const char *const hf_mtp_copies[HF_MTP_COPIES][2] = {{"embed_tokens.weight", "embed.token"},
-                                                     {"shared_head.head.weight", "head.weight"}};
-
-/* Layers beyond the model's and its modules' (a config may leave these out), and of modules the tables that are the
- * model's own. */
-static bool is_beyond(const struct hf_model *m, const char *theirs)
-{
-    long long layer;
-    int at = 0;
-    if (!m->model.mla.kv_rank || sscanf(theirs, "model.layers.%lld.%n", &layer, &at) != 1 || !at) return false;
-    bool copy = false;
-    for (int i = 0; i < HF_MTP_COPIES; i++) copy |= !strcmp(theirs + at, hf_mtp_copies[i][0]);
-    return layer >= model_blocks(&m->model) || (layer >= m->model.layers && copy);
-}
-
-/* Of a tower, what the text does not see: layers behind, the last norm, a head. */
-static bool behind_features(const struct hf_model *m, const char *theirs)
-{
-    long long layer;
-    if (m->family != HF_LLAVA || !str_starts(theirs, "vision_tower.")) return false;
-    const char *in = theirs + strlen("vision_tower.");
-    if (str_starts(in, "vision_model.")) in += strlen("vision_model.");
-    if (sscanf(in, "encoder.layers.%lld.", &layer) == 1) return layer >= m->model.vision.layers;
-    return str_starts(in, "post_layernorm.") || str_starts(in, "head.");
-}
-
-bool hf_is_ignored(const struct hf_model *m, const char *theirs)
-{
-    if (m->model.tie_embeddings && strcmp(theirs, "lm_head.weight") == 0)
-        return m->family != HF_NEMOTRON_H; /* releases differ in whether they tie: a file with both is refused */
-    if (m->family == HF_BERT && m->model.tie_embeddings && !strcmp(theirs, "cls.predictions.decoder.weight"))
-        return true;
-    if (model_unmasks(&m->model) && strstr(theirs, "pooler.dense.")) return true; /* of a head beside this one */
-    if (is_beyond(m, theirs) || behind_features(m, theirs)) return true;
-    for (const char *const *end = families[m->family].ignored; *end; end++)
-        if (str_ends(theirs, *end)) return true;
-    return false;
-}
+const char *hf_prefix(enum hf_family f) { return hf_family_names[f].prefix; }
