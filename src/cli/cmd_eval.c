@@ -6,15 +6,14 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "cli/cli.h"
-#include "cli/model_ranks.h"
+#include "cli/open_model.h"
 #include "run/evaluate.h"
 
 struct request {
-    const char *model, *tasks, *tokenizer, *dtype, *weights, *ignore;
-    int64_t threads, batch, positions;
-    struct cli_model_ranks ranks;
-    bool ema, json;
+    const char *tasks;
+    int64_t batch, positions;
+    struct cli_model model;
+    bool json;
     double from_s;
 };
 #define AT(field) offsetof(struct request, field)
@@ -23,16 +22,11 @@ static const struct cli_option options[] = {
     {"--batch", "N", CLI_INT, AT(batch), .lo = 1, .hi = 1024, .help = "texts at once"},
     {"--positions", "N", CLI_INT, AT(positions), .lo = 2, .hi = INT32_MAX,
      .help = "of a text; longer ones are cut into windows (default: as many as the model has)"},
-    {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
-    CLI_WEIGHTS(struct request, weights),
-    CLI_MODEL_RANKS(struct request, ranks),
-    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "of a rank (default: all cores, shared out)"},
-    {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
-    {"--ema", NULL, CLI_FLAG, AT(ema), .help = "by the average of weights (optimizer.ema), not by the last ones"},
-    CLI_IGNORE(struct request, ignore),
+    CLI_MODEL(struct request, model),
+    CLI_IGNORE(struct request, model.ignore),
     {"--json", NULL, CLI_FLAG, AT(json), .help = "one JSON object of the scores (docs/json.md)"},
 };
-static const struct cli_word words[] = {{.name = "MODEL", .at = AT(model)}};
+static const struct cli_word words[] = {{.name = "MODEL", .at = AT(model.path)}};
 static const struct cli_table table = {
     .command = "eval",
     .usage = "MODEL --tasks FILE [options]",
@@ -82,7 +76,7 @@ static void print_json(const struct request *q, const struct evaluation *v, doub
     struct str s = {0};
     struct json_out o = {.s = &s};
     json_begin_document(&o, "eval", 1);
-    json_put_string(&o, "model", q->model);
+    json_put_string(&o, "model", q->model.path);
     json_put_string(&o, "file", q->tasks);
     json_put_int(&o, "records", v->records);
     json_put_real(&o, "took_s", took_s);
@@ -148,30 +142,14 @@ static int score(void *ctx, struct model_at_work *m, struct err *e)
 
 int cmd_eval(int argc, char **argv)
 {
-    struct request q = {.dtype = "f32", .batch = 16, .from_s = clock_now_s()};
-    struct cli_ignore ignore;
+    struct request q = {.model.dtype = "f32", .batch = 16, .from_s = clock_now_s()};
     int rc;
     if (!cli_read(&table, argc, argv, &q, &rc)) return rc;
     if (!q.tasks) return cli_usage("eval", "--tasks FILE is needed");
-    if ((rc = cli_model_ranks_check("eval", &q.ranks, true))) return rc;
-    cli_ignore_init(&ignore, q.ignore);
-    struct err e = {0};
-    bool speaks;
-    struct model_job j = {.path = q.model,
-                          .tokenizer = q.tokenizer,
-                          .ema = q.ema,
-                          .ignore = &ignore.list,
-                          .replicas = true,
-                          .threads = (int)q.threads,
-                          .options = {.dtype = cli_dtype(q.dtype),
-                                      .weights = cli_packing(q.weights),
-                                      .sequences = q.batch,
-                                      .positions = q.positions,
-                                      .rows = 256},
+    if ((rc = cli_model_check("eval", &q.model, true))) return rc;
+    struct model_job j = {.replicas = true,
+                          .options = {.sequences = q.batch, .positions = q.positions, .rows = 256},
                           .lead = score,
                           .ctx = &q};
-    cli_model_ranks_put(&q.ranks, &j);
-    rc = model_job_run(&j, &speaks, &e);
-    cli_ignore_fini(&ignore);
-    return !rc ? 0 : speaks ? cli_fail(&e) : err_exit_status(e.code);
+    return cli_model_run(&q.model, &j);
 }

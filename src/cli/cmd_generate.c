@@ -9,7 +9,7 @@
 #include "base/magic.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/cli.h"
+#include "cli/open_model.h"
 #include "media/media.h"
 #include "media/view.h"
 #include "run/beam_text.h"
@@ -17,20 +17,18 @@
 #include "run/generate.h"
 #include "run/speculating.h"
 #include "run/write_many.h"
-#include "cli/model_ranks.h"
 
 enum { PROMPT_MAX = 1 << 26, IMAGE_MAX = 1 << 28, GUESSES = 4, BEAMS_MOST = 64 };
 #define TEMPERATURE 0.8 /* as the help says */
 
 struct request {
-    const char *checkpoint, *prompt, *prompt_file, *prompts, *template, *stop, *image, *tokenizer, *dtype, *weights,
-        *ignore, *adapter, *draft;
-    int64_t max_tokens, threads, seed, batch, beams, guesses;
+    const char *prompt, *prompt_file, *prompts, *template, *stop, *image, *draft;
+    int64_t max_tokens, seed, batch, beams, guesses;
     double length_penalty;
     struct sample_spec spec;
     struct sample_before before;
-    struct cli_model_ranks ranks;
-    bool json, ema;
+    struct cli_model model;
+    bool json;
     char *text; /* what is continued; NULL: --prompts */
 };
 #define AT(field) offsetof(struct request, field)
@@ -68,19 +66,13 @@ static const struct cli_option options[] = {
              "ngram: they are what followed in the text before. What is written stays the model's"},
     {"--draft-tokens", "K", CLI_INT, AT(guesses), .lo = 1, .hi = SPECULATING_MOST,
      .help = "with --draft: guesses of a step (default 4)"},
-    {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
-    CLI_WEIGHTS(struct request, weights),
-    CLI_MODEL_RANKS(struct request, ranks),
-    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "of a rank (default: all cores, shared out)"},
-    {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
-    {"--ema", NULL, CLI_FLAG, AT(ema), .help = "by the average of weights (optimizer.ema), not by the last ones"},
-    {"--adapter", "DIR", CLI_TEXT, AT(adapter),
-     .help = "with the adapter of this folder, as peft saves it, and not the checkpoint's own; none: with none"},
-    CLI_IGNORE(struct request, ignore),
+    CLI_MODEL(struct request, model),
+    CLI_ADAPTER(struct request, model.adapter),
+    CLI_IGNORE(struct request, model.ignore),
     {"--json", NULL, CLI_FLAG, AT(json),
      .help = "one JSON object at the end: the text, why it stopped, tokens, seconds (docs/json.md)"},
 };
-static const struct cli_word words[] = {{.name = "CHECKPOINT", .at = AT(checkpoint)}};
+static const struct cli_word words[] = {{.name = "CHECKPOINT", .at = AT(model.path)}};
 static const struct cli_table table = {
     .command = "generate",
     .usage = "CHECKPOINT --prompt TEXT [options]",
@@ -115,7 +107,7 @@ static bool parse(int argc, char **argv, struct request *q, int *status)
                           .spec = {.temperature = -1 /* not said */, .top_p = 1},
                           .seed = 1,
                           .length_penalty = 1,
-                          .dtype = "bf16"};
+                          .model.dtype = "bf16"};
     if (!cli_read(&table, argc, argv, q, status)) return false;
     if (q->prompt && q->prompt_file)
         *status = cli_usage("generate", "--prompt and --prompt-file are both given; which one?");
@@ -183,7 +175,7 @@ static void print_json(const struct request *q, const char *prompt, const struct
     struct str s = {0};
     struct json_out o = {.s = &s};
     json_begin_document(&o, "generate", 1);
-    json_put_string(&o, "checkpoint", q->checkpoint);
+    json_put_string(&o, "checkpoint", q->model.path);
     json_put_string(&o, "prompt", prompt);
     json_put_string(&o, "text", str_text(text));
     json_put_string(&o, "stopped", r->stopped);
@@ -327,11 +319,11 @@ static int speculate(const struct request *q, struct model_at_work *m, struct ge
 {
     struct cli_ignore ignore;
     struct decoding_options o = {.threads = m->threads,
-                                 .dtype = cli_dtype(q->dtype),
+                                 .dtype = cli_dtype(q->model.dtype),
                                  .positions = decoding_room(m->decoding),
                                  .reuse_not = "one text"};
     int rc = OK;
-    cli_ignore_init(&ignore, q->ignore);
+    cli_ignore_init(&ignore, q->model.ignore);
     if (strcmp(q->draft, "ngram")) rc = draft_open(draft, q->draft, &ignore.list, m, &o, e);
     if (!rc) rc = generator_speculate(g, draft->decoding, q->guesses ? q->guesses : GUESSES, e);
     cli_ignore_fini(&ignore);
@@ -367,41 +359,34 @@ static int write_text(void *ctx, struct model_at_work *m, struct err *e)
     return q->prompts ? generate_many(q, m, e) : q->beams ? generate_beams(q, m, e) : generate_one(q, m, e);
 }
 
+/* How many texts, and how long they may come to be. */
+static int size(struct request *q, struct decoding_options *o, struct err *e)
+{
+    if (q->beams) o->sequences = q->beams;
+    if (q->prompts && !q->beams) {
+        o->sequences = q->batch ? q->batch : 16;
+        o->rows = o->sequences > 256 ? o->sequences : 256;
+    }
+    if (q->prompts) return OK;
+    int rc = read_prompt(q, &q->text, e);
+    o->reuse_not = "one text";
+    if (!rc && !q->image) o->positions = (int64_t)strlen(q->text) + q->max_tokens + 1;
+    return rc;
+}
+
 int cmd_generate(int argc, char **argv)
 {
     struct request q;
-    struct cli_ignore ignore;
+    struct err e = {0};
     int rc;
     if (!parse(argc, argv, &q, &rc)) return rc;
-    if ((rc = cli_model_ranks_check("generate", &q.ranks, false))) return rc;
-    struct err e = {0};
-    bool speaks = true;
-    if (q.threads > thread_n_cores())
+    if ((rc = cli_model_check("generate", &q.model, false))) return rc;
+    if (q.model.threads > thread_n_cores())
         log_warn("--threads: %lld threads on the %d cores that this process may use take turns, which is slower than "
                  "fewer",
-                 (long long)q.threads, thread_n_cores());
-    cli_ignore_init(&ignore, q.ignore);
-    struct model_job j = {.path = q.checkpoint,
-                          .tokenizer = q.tokenizer,
-                          .adapter = q.adapter,
-                          .ema = q.ema,
-                          .ignore = &ignore.list,
-                          .threads = (int)q.threads,
-                          .options = {.dtype = cli_dtype(q.dtype), .weights = cli_packing(q.weights)},
-                          .lead = write_text,
-                          .ctx = &q};
-    cli_model_ranks_put(&q.ranks, &j);
-    if (q.beams) j.options.sequences = q.beams;
-    if (q.prompts && !q.beams) {
-        j.options.sequences = q.batch ? q.batch : 16;
-        j.options.rows = j.options.sequences > 256 ? j.options.sequences : 256;
-    } else if (!q.prompts) {
-        rc = read_prompt(&q, &q.text, &e);
-        j.options.reuse_not = "one text";
-        if (!rc && !q.image) j.options.positions = (int64_t)strlen(q.text) + q.max_tokens + 1;
-    }
-    if (!rc) rc = model_job_run(&j, &speaks, &e);
-    cli_ignore_fini(&ignore);
+                 (long long)q.model.threads, thread_n_cores());
+    struct model_job j = {.lead = write_text, .ctx = &q};
+    rc = size(&q, &j.options, &e) ? cli_fail(&e) : cli_model_run(&q.model, &j);
     xfree(q.text);
-    return !rc ? 0 : speaks ? cli_fail(&e) : err_exit_status(e.code);
+    return rc;
 }

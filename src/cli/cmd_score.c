@@ -6,8 +6,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/cli.h"
-#include "cli/model_ranks.h"
+#include "cli/open_model.h"
 #include "comm/comm.h"
 #include "data/chat.h"
 #include "run/scoring.h"
@@ -18,10 +17,9 @@ enum { TEMPLATE_MOST = 1024, BATCH = 16, POSITIONS_AT_ONCE = 1 << 16 };
 #define INPUT_MOST ((size_t)4 << 30)
 
 struct request {
-    const char *model, *chat, *tokenizer, *dtype, *weights, *ignore, *adapter;
-    int64_t threads, batch, positions;
-    struct cli_model_ranks ranks;
-    bool ema;
+    const char *chat;
+    int64_t batch, positions;
+    struct cli_model model;
     struct str lines;
 };
 #define AT(field) offsetof(struct request, field)
@@ -33,17 +31,11 @@ static const struct cli_option options[] = {
      .help = "answers at once (default: 16, fewer of long ones)"},
     {"--positions", "N", CLI_INT, AT(positions), .lo = 1, .hi = INT32_MAX,
      .help = "tokens of an answer with its prompt, at most (default: by the longest line)"},
-    {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
-    CLI_WEIGHTS(struct request, weights),
-    CLI_MODEL_RANKS(struct request, ranks),
-    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "of a rank (default: all cores, shared out)"},
-    {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
-    {"--ema", NULL, CLI_FLAG, AT(ema), .help = "by the average of weights (optimizer.ema), not by the last ones"},
-    {"--adapter", "DIR", CLI_TEXT, AT(adapter),
-     .help = "with the adapter of this folder, as peft saves it, and not the checkpoint's own; none: with none"},
-    CLI_IGNORE(struct request, ignore),
+    CLI_MODEL(struct request, model),
+    CLI_ADAPTER(struct request, model.adapter),
+    CLI_IGNORE(struct request, model.ignore),
 };
-static const struct cli_word words[] = {{.name = "MODEL", .at = AT(model)}};
+static const struct cli_word words[] = {{.name = "MODEL", .at = AT(model.path)}};
 static const struct cli_table table = {
     .command = "score",
     .usage = "MODEL [options] <ANSWERS",
@@ -112,7 +104,7 @@ static int template_of(const struct request *q, const struct model_at_work *m, c
 static int score(void *ctx, struct model_at_work *m, struct err *e)
 {
     const struct request *q = ctx;
-    const char *from = q->tokenizer ? q->tokenizer : weights_path(m->weights);
+    const char *from = q->model.tokenizer ? q->model.tokenizer : weights_path(m->weights);
     char *name = NULL;
     int rc = template_of(q, m, from, &name, e);
     struct scoring s = {.decoding = m->decoding,
@@ -128,33 +120,18 @@ static int score(void *ctx, struct model_at_work *m, struct err *e)
 
 int cmd_score(int argc, char **argv)
 {
-    struct request q = {.dtype = "f32"};
-    struct cli_ignore ignore;
+    struct request q = {.model.dtype = "f32"};
     struct err e = {0};
-    bool speaks = true;
     int rc;
     if (!cli_read(&table, argc, argv, &q, &rc)) return rc;
-    if ((rc = cli_model_ranks_check("score", &q.ranks, false))) return rc;
-    cli_ignore_init(&ignore, q.ignore);
+    if ((rc = cli_model_check("score", &q.model, false))) return rc;
     rc = read_lines(&q.lines, &e);
     int64_t positions = positions_of(&q), batch = batch_of(&q, positions);
-    struct model_job j = {.path = q.model,
-                          .tokenizer = q.tokenizer,
-                          .adapter = q.adapter,
-                          .ema = q.ema,
-                          .ignore = &ignore.list,
-                          .threads = (int)q.threads,
-                          .options = {.dtype = cli_dtype(q.dtype),
-                                      .weights = cli_packing(q.weights),
-                                      .sequences = batch,
-                                      .positions = positions,
-                                      .rows = batch > 256 ? batch : 256,
-                                      .scores = true},
-                          .lead = score,
-                          .ctx = &q};
-    cli_model_ranks_put(&q.ranks, &j);
-    if (!rc) rc = model_job_run(&j, &speaks, &e);
-    cli_ignore_fini(&ignore);
+    struct model_job j =
+        {.options = {.sequences = batch, .positions = positions, .rows = batch > 256 ? batch : 256, .scores = true},
+         .lead = score,
+         .ctx = &q};
+    rc = rc ? cli_fail(&e) : cli_model_run(&q.model, &j);
     str_free(&q.lines);
-    return !rc ? 0 : speaks ? cli_fail(&e) : err_exit_status(e.code);
+    return rc;
 }

@@ -7,19 +7,17 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "cli/cli.h"
-#include "cli/model_ranks.h"
+#include "cli/open_model.h"
 #include "run/signals.h"
 #include "serve/service.h"
 
 enum { KEY_LEAST = 16, KEY_MOST = 512, GRACE_S = 10 };
 
 struct request {
-    const char *model, *address, *key_file, *name, *tokenizer, *template, *dtype, *weights, *ignore;
-    int64_t port, threads, sequences, positions, rows, queue, max_tokens, max_body, time_s, idle_s, clients;
+    const char *address, *key_file, *name, *template;
+    int64_t port, sequences, positions, rows, queue, max_tokens, max_body, time_s, idle_s, clients;
     double cache;
-    struct cli_model_ranks ranks;
-    bool ema;
+    struct cli_model model;
     char *key;               /* what is in key_file */
     struct signals *signals; /* open before there is another thread that a signal could go to */
 };
@@ -46,15 +44,10 @@ static const struct cli_option options[] = {
      .help = "seconds after which a connection that takes or sends nothing is closed"},
     {"--clients", "N", CLI_INT, AT(clients), .lo = 1, .hi = 10000, .help = "connections at once"},
     {"--chat-template", "T", CLI_TEXT, AT(template), .help = "a name or a file (default: the tokenizer's own)"},
-    {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
-    CLI_WEIGHTS(struct request, weights),
-    CLI_MODEL_RANKS(struct request, ranks),
-    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "of a rank (default: all cores, shared out)"},
-    {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
-    {"--ema", NULL, CLI_FLAG, AT(ema), .help = "by the average of weights (optimizer.ema), not by the last ones"},
-    CLI_IGNORE(struct request, ignore),
+    CLI_MODEL(struct request, model),
+    CLI_IGNORE(struct request, model.ignore),
 };
-static const struct cli_word words[] = {{.name = "MODEL", .at = AT(model)}};
+static const struct cli_word words[] = {{.name = "MODEL", .at = AT(model.path)}};
 static const struct cli_table table = {
     .command = "serve",
     .usage = "MODEL [--port P] [options]",
@@ -85,7 +78,7 @@ static int open_chat(const struct request *q, const struct tokenizer *t, struct 
 {
     struct stat st;
     *chat = NULL;
-    const char *from = q->tokenizer ? q->tokenizer : q->model;
+    const char *from = q->model.tokenizer ? q->model.tokenizer : q->model.path;
     struct chat_rules rules = {.template_name = q->template ? q->template : "tokenizer", .tokenizer_path = from};
     if (!q->template && (stat(from, &st) || !S_ISDIR(st.st_mode))) return OK;
     int rc = chat_open(chat, &rules, t, e);
@@ -117,7 +110,7 @@ static int answer(void *ctx, struct model_at_work *m, struct err *e)
     struct service_config c = {.decoding = m->decoding,
                                .tokenizer = m->tokenizer,
                                .chat = chat,
-                               .model = q->name ? q->name : last_part(q->model, &name),
+                               .model = q->name ? q->name : last_part(q->model.path, &name),
                                .address = q->address,
                                .key = q->key,
                                .port = (int)q->port,
@@ -145,7 +138,7 @@ int cmd_serve(int argc, char **argv)
 {
     struct request q = {.port = 8000,
                         .address = "127.0.0.1",
-                        .dtype = "bf16",
+                        .model.dtype = "bf16",
                         .sequences = 16,
                         .rows = 256,
                         .queue = 128,
@@ -154,35 +147,21 @@ int cmd_serve(int argc, char **argv)
                         .time_s = 600,
                         .idle_s = 30,
                         .clients = 256};
-    struct cli_ignore ignore;
+    struct err e = {0};
     int rc;
     if (!cli_read(&table, argc, argv, &q, &rc)) return rc;
-    if ((rc = cli_model_ranks_check("serve", &q.ranks, false))) return rc;
-    cli_ignore_init(&ignore, q.ignore);
-    struct err e = {0};
-    bool speaks = true;
-    struct model_job j = {.path = q.model,
-                          .tokenizer = q.tokenizer,
-                          .ema = q.ema,
-                          .ignore = &ignore.list,
-                          .threads = (int)q.threads,
-                          .options = {.dtype = cli_dtype(q.dtype),
-                                      .weights = cli_packing(q.weights),
-                                      .sequences = q.sequences,
+    if ((rc = cli_model_check("serve", &q.model, false))) return rc;
+    struct model_job j = {.options = {.sequences = q.sequences,
                                       .positions = q.positions,
                                       .rows = q.rows > q.sequences ? q.rows : q.sequences,
                                       .cache_bytes = (size_t)(q.cache * 1073741824.0)},
                           .lead = answer,
                           .ctx = &q};
-    cli_model_ranks_put(&q.ranks, &j);
     rc = read_key(q.key_file, &q.key, &e);
     if (!rc) rc = signals_open(&q.signals, &e);
-    if (!rc) {
-        signals_speak(q.signals, false); /* of steps and what is saved */
-        rc = model_job_run(&j, &speaks, &e);
-    }
+    if (!rc) signals_speak(q.signals, false); /* of steps and what is saved */
+    rc = rc ? cli_fail(&e) : cli_model_run(&q.model, &j);
     signals_close(q.signals);
-    cli_ignore_fini(&ignore);
     xfree(q.key);
-    return !rc ? 0 : speaks ? cli_fail(&e) : err_exit_status(e.code);
+    return rc;
 }

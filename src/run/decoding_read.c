@@ -13,7 +13,7 @@ int32_t decoding_start(const struct decoding *d) { return d->start; }
 
 void decoding_unread(struct decoding *d, struct sequence *q)
 {
-    while (q->n_read_pages > 0) cache_page_return(d->pages, q->read[--q->n_read_pages]);
+    decoding_pages_return(d, &q->read, 0);
     q->n_read = 0;
 }
 
@@ -96,7 +96,7 @@ static int read_here(struct decoding *d, const int32_t *ids, int64_t n, const in
     for (int64_t l = m->encoder_layers; l < m->layers; l++)
         for (int second = 0; second < 2; second++) {
             size_t at = to_size(2 * (l - m->encoder_layers) + second) * made_bytes(d, n);
-            slot[slot_cache(d->params.n, to_int(l)) + second] = r->made.p ? (char *)r->made.p + at : NULL;
+            slot[slot_cache(d->params.n, to_int(l)) + second] = decoding_place(&r->made, at);
         }
     device_from_host(d->stream, &r->ids, 0, ids, to_size(n) * sizeof *ids);
     program_run(r->program, PHASE_F,
@@ -119,34 +119,26 @@ static int check(const struct decoding *d, const int32_t *ids, int64_t n, struct
         return err_set(e, ERR_REQUEST,
                        "the text to be read is %lld tokens long, and there is room for %lld positions; shorten it",
                        (long long)n, (long long)d->room);
-    for (int64_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= d->model.vocab)
-            return err_set(e, ERR_REQUEST, "token %d is not below the model's vocabulary of %lld: another tokenizer?",
-                           ids[i], (long long)d->model.vocab);
-    return OK;
+    return decoding_check_ids(d, ids, n, e);
 }
 
 /* Its pages, then the pass, told to everybody. */
 static int read_text(struct decoding *d, struct sequence *q, const int32_t *ids, int64_t n, struct err *e)
 {
     int64_t pages = decoding_pages_for(d, n);
-    while (q->n_read_pages < pages) {
-        int32_t page = cache_page_take(d->pages);
-        if (page < 0) {
-            decoding_unread(d, q);
-            return err_set(e, ERR_REQUEST, "no page of the cache is left: fewer sequences, or shorter ones");
-        }
-        q->read[q->n_read_pages++] = page;
+    int rc = decoding_pages_take(d, &q->read, pages, e);
+    if (rc) {
+        decoding_unread(d, q);
+        return rc;
     }
-    int rc = OK;
     if (d->ranks) {
         struct decoding_call c = {.order = DECODING_READ, .rows = n, .longest = pages};
         rc = decoding_tell(d->ranks, &c, e);
         memcpy(d->packed, ids, to_size(n) * sizeof *ids);
-        memcpy(d->packed + n, q->read, to_size(pages) * sizeof *ids);
+        memcpy(d->packed + n, q->read.page, to_size(pages) * sizeof *ids);
         if (!rc) rc = decoding_tell_words(d->ranks, d->packed, decoding_call_words(&c), e);
     }
-    if (!rc) rc = read_here(d, ids, n, q->read, e);
+    if (!rc) rc = read_here(d, ids, n, q->read.page, e);
     if (rc && d->ranks) d->open = false; /* the others have left */
     if (rc) decoding_unread(d, q);
     else q->n_read = n;
