@@ -5,7 +5,7 @@
  *   alive   communicator of all members that are left. The end of an epoch revokes it, which wakes spares; then all
  *           agree (which works on a revoked one), and shrink it to those that are left
  *   train   communicator of an epoch's world, split off it. A rank that finds another one gone revokes it, so that all
- *           come back, whomever they wait for; all messages of all groups go over it (mpi.c, lasting_join)
+ *           come back, whomever they wait for; all messages of all groups go over it (mpi_groups.c, mpi_lasting_join)
  *
  * A call that fails on one member may have succeeded on another. So after each step of making a world all agree whether
  * it was made, and nobody waits for one that turned back. Who is gone is the difference between `alive` before and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ops.h: the parts of the operation rows, one file each; only ops.c and its siblings include this.
- *   ops_shape.c  infer_*   shapes and dtypes
+ *   ops_shape.c  infer_*   shapes and dtypes; ops_shape_attention.c, ops_shape_experts.c
  *   ops_cost.c   flops_*, bytes_*
  *   ops_rule.c   rule_*    mesh types
  *   ops_lowered.c          all of it, for rows of fewer bits; ops_parts.c for those of experts
@@ -16,6 +16,24 @@
     do {                                                                                                               \
         if (!(cond)) return text;                                                                                      \
     } while (0)
+
+/* What they ask of views, and make. */
+static inline bool is_float(enum dtype t) { return t == DT_F32 || t == DT_BF16 || t == DT_F16; }
+/* Of activations or weights. */
+static inline bool is_matrix(const struct view *v) { return v->nd == 2 && is_float(v->dtype) && v->stride >= v->n[1]; }
+static inline bool is_vector(const struct view *v, enum dtype t) { return v->nd == 1 && v->dtype == t; }
+static inline bool is_vector_of(const struct view *v, enum dtype t, int64_t n)
+{
+    return is_vector(v, t) && v->n[0] == n;
+}
+static inline struct view dense1(enum dtype t, int64_t n)
+{
+    return (struct view){.dtype = t, .nd = 1, .n = {n}, .stride = n};
+}
+static inline struct view dense2(enum dtype t, int64_t rows, int64_t cols)
+{
+    return (struct view){.dtype = t, .nd = 2, .n = {rows, cols}, .stride = cols};
+}
 
 typedef const char *infer_fn(const struct op_attrs *at, int n_in, const struct view *in, struct view *out);
 typedef double cost_fn(const struct kernel_call *c);

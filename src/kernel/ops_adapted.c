@@ -6,10 +6,6 @@
  * too: then a magnitude's gradient is made of a part of x, and is a part of its sum (R). */
 #include "kernel/ops.h"
 
-static bool is_real(const struct view *v) { return v->dtype == DT_F32 || v->dtype == DT_BF16 || v->dtype == DT_F16; }
-static bool is_matrix(const struct view *v) { return v->nd == 2 && is_real(v) && v->stride >= v->n[1]; }
-static bool is_vector(const struct view *v, int64_t n) { return v->nd == 1 && is_real(v) && v->n[0] == n; }
-
 /* *all: rows that have an adapter. */
 static const char *parts_fit(const struct adapted_attrs *at, int64_t rows, int64_t *all)
 {
@@ -38,7 +34,7 @@ const char *infer_adapted_squares(const struct op_attrs *attrs, int n_in, const 
         NEED(is_matrix(&in[2 + k]) && in[2 + k].dtype == in[0].dtype && in[2 + k].n[0] == at->part[k].n &&
                  in[2 + k].n[1] == in[2].n[1] && in[2 + k].n[1] * at->n_parts == in[1].n[0],
              "b must have its part's rows, and as many columns as a has rows for it");
-    out[0] = (struct view){.dtype = DT_F32, .nd = 2, .n = {all, 2}, .stride = 2};
+    out[0] = dense2(DT_F32, all, 2);
     return NULL;
 }
 
@@ -50,10 +46,9 @@ const char *infer_magnitudes(const struct op_attrs *attrs, int n_in, const struc
     if (why) return why;
     NEED(in[1].nd == 2 && in[1].dtype == DT_F32 && in[1].n[0] == all && in[1].n[1] == 2,
          "s must be f32, two for each row that has an adapter");
-    NEED(is_vector(&in[2], all) && in[2].dtype == in[0].dtype, "m must be of x's dtype, one for each such row");
-    NEED(n_in < 4 || (is_vector(&in[3], in[0].n[1]) && in[3].dtype == in[0].dtype),
-         "bias must be of x's dtype, one per column");
-    out[0] = (struct view){.dtype = in[0].dtype, .nd = 2, .n = {in[0].n[0], in[0].n[1]}, .stride = in[0].n[1]};
+    NEED(is_vector_of(&in[2], in[0].dtype, all), "m must be of x's dtype, one for each such row");
+    NEED(n_in < 4 || is_vector_of(&in[3], in[0].dtype, in[0].n[1]), "bias must be of x's dtype, one per column");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     return NULL;
 }
 

@@ -10,13 +10,7 @@
 
 static bool is_rows(const struct view *v, int64_t rows, int64_t cols)
 {
-    bool real = v->dtype == DT_F32 || v->dtype == DT_BF16 || v->dtype == DT_F16;
-    return v->nd == 2 && real && v->n[0] == rows && v->n[1] == cols && v->stride >= cols;
-}
-
-static struct view dense(enum dtype t, int64_t rows, int64_t cols)
-{
-    return (struct view){.dtype = t, .nd = 2, .n = {rows, cols}, .stride = cols};
+    return is_matrix(v) && v->n[0] == rows && v->n[1] == cols;
 }
 
 const char *infer_pick(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
@@ -27,7 +21,7 @@ const char *infer_pick(const struct op_attrs *attrs, int n_in, const struct view
          "the places must lie inside a sequence");
     NEED(in[0].nd == 1 && in[0].dtype == DT_I32 && in[0].n[0] == at->batch * at->seq,
          "x must be i32, one per token of whole sequences");
-    out[0] = out[1] = (struct view){.dtype = DT_I32, .nd = 1, .n = {at->batch * at->n}, .stride = at->batch * at->n};
+    out[0] = out[1] = dense1(DT_I32, at->batch * at->n);
     return NULL;
 }
 
@@ -39,7 +33,7 @@ const char *infer_distances(const struct op_attrs *attrs, int n_in, const struct
     NEED(is_rows(&in[0], in[0].n[0], in[0].n[1]) && in[0].n[0] >= (at->both_ways ? 4 : 2),
          "w must be a float matrix: buckets by heads, with two buckets or more each way");
     NEED(at->most > in[0].n[0] / (at->both_ways ? 4 : 2), "the farthest distance must lie beyond the near ones");
-    out[0] = dense(DT_F32, in[0].n[1], distances_cols(at->q_seq, at->k_seq));
+    out[0] = dense2(DT_F32, in[0].n[1], distances_cols(at->q_seq, at->k_seq));
     return NULL;
 }
 
@@ -60,8 +54,8 @@ const char *infer_attention_biased(const struct op_attrs *attrs, int n_in, const
          "the bias must be f32: heads by distances");
     NEED(n_in < 5 || (in[4].nd == 1 && in[4].dtype == DT_I32 && in[4].n[0] == at->batch * at->k_seq),
          "places must be i32, one per key");
-    out[0] = dense(in[0].dtype, in[0].n[0], cols);
-    out[1] = dense(DT_F32, in[0].n[0], at->heads);
+    out[0] = dense2(in[0].dtype, in[0].n[0], cols);
+    out[1] = dense2(DT_F32, in[0].n[0], at->heads);
     return NULL;
 }
 
@@ -86,7 +80,7 @@ const char *infer_attention_cached_biased(const struct op_attrs *attrs, int n_in
         NEED(is_rows(&in[6], in[6].n[0], at->heads) && in[6].n[0] >= 2, "w must be a float matrix: buckets by heads");
         NEED(at->most > in[6].n[0] / 2, "the farthest distance must lie beyond the near ones");
     }
-    out[0] = dense(in[0].dtype, in[0].n[0], cols);
+    out[0] = dense2(in[0].dtype, in[0].n[0], cols);
     return NULL;
 }
 

@@ -32,8 +32,7 @@ const char *infer_coded(const struct op_attrs *attrs, int n_in, const struct vie
 {
     const struct coded_attrs *at = at_coded(attrs);
     bool experts = has(n_in, in, CODED_ROWS), bias = has(n_in, in, CODED_BIAS);
-    NEED(in[0].nd == 2 && (in[0].dtype == DT_F32 || in[0].dtype == DT_BF16 || in[0].dtype == DT_F16),
-         "x must be a float matrix: tokens by in-features");
+    NEED(in[0].nd == 2 && is_float(in[0].dtype), "x must be a float matrix: tokens by in-features");
     NEED(is_bytes(&in[1]) && is_bytes(&in[2]) && in[1].n[0] == in[2].n[0],
          "codes and scales must be dense matrices of bytes with as many rows");
     NEED(!experts || (in[CODED_ROWS].nd == 1 && in[CODED_ROWS].dtype == DT_I32 && in[CODED_ROWS].n[0] > 0),
@@ -52,7 +51,7 @@ const char *infer_coded(const struct op_attrs *attrs, int n_in, const struct vie
     NEED(!bias || !experts, "experts' biases are a row of their own");
     NEED(!bias || (in[CODED_BIAS].nd == 1 && in[CODED_BIAS].dtype == in[0].dtype && in[CODED_BIAS].n[0] == n),
          "bias must be a vector of x's dtype, one element per out-feature");
-    out[0] = (struct view){.dtype = in[0].dtype, .nd = 2, .n = {in[0].n[0], n}, .stride = n};
+    out[0] = dense2(in[0].dtype, in[0].n[0], n);
     return NULL;
 }
 

@@ -3,13 +3,11 @@
  * lowering puts them around products whose types were checked before. */
 #include "kernel/ops.h"
 
-static bool is_matrix(const struct view *v)
+static bool is_wide(const struct view *v)
 {
     return v->nd == 2 && (v->dtype == DT_F32 || v->dtype == DT_BF16) && v->stride >= v->n[1];
 }
 static bool is_one(const struct view *v) { return v->nd == 1 && v->dtype == DT_F32 && v->n[0] == 1; }
-
-static struct view one_number(void) { return (struct view){.dtype = DT_F32, .nd = 1, .n = {1}, .stride = 1}; }
 
 static const char *infer_rotate(const struct rotate_attrs *at)
 {
@@ -20,10 +18,10 @@ static const char *infer_rotate(const struct rotate_attrs *at)
 const char *infer_amax(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
     (void)n_in;
-    NEED(is_matrix(&in[0]), "x must be a matrix of f32 or bf16");
+    NEED(is_wide(&in[0]), "x must be a matrix of f32 or bf16");
     const char *why = infer_rotate(&at_amax(attrs)->rotate);
     if (why) return why;
-    out[0] = one_number();
+    out[0] = dense1(DT_F32, 1);
     return NULL;
 }
 
@@ -51,7 +49,7 @@ static const char *infer_block(const struct quantise_attrs *at)
 const char *infer_quantise(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
     const struct quantise_attrs *at = at_quantise(attrs);
-    NEED(is_matrix(&in[0]), "x must be a matrix of f32 or bf16");
+    NEED(is_wide(&in[0]), "x must be a matrix of f32 or bf16");
     NEED(at->format == FORMAT_E4M3 || at->format == FORMAT_E5M2 || at->format == FORMAT_E3M2 ||
              at->format == FORMAT_E2M3 || at->format == FORMAT_E2M1,
          "the format must be e4m3, e5m2, e3m2, e2m3 or e2m1");
@@ -67,15 +65,12 @@ const char *infer_quantise(const struct op_attrs *attrs, int n_in, const struct 
     NEED((at->rotate.along != ALONG_ROWS || at->first_row % 16 == 0) &&
              (at->rotate.along != ALONG_COLS || at->first_col % 16 == 0),
          "a piece that is rotated must begin at a multiple of 16");
-    out[0] = (struct view){.dtype = in[0].dtype, .nd = 2, .n = {in[0].n[0], in[0].n[1]}, .stride = in[0].n[1]};
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     out[1] = (struct view){.dtype = DT_F32};
-    if (from_amax) out[1] = one_number();
+    if (from_amax) out[1] = dense1(DT_F32, 1);
     if (at->scaling == SCALING_BLOCK && !at->power_of_two) {
         int64_t cols = blocks_of(at->first_col, in[0].n[1], at->cols);
-        out[1] = (struct view){.dtype = DT_F32,
-                               .nd = 2,
-                               .n = {blocks_of(at->first_row, in[0].n[0], at->rows), cols},
-                               .stride = cols};
+        out[1] = dense2(DT_F32, blocks_of(at->first_row, in[0].n[0], at->rows), cols);
     }
     return NULL;
 }
@@ -92,7 +87,7 @@ const char *infer_linear_scaled(const struct op_attrs *attrs, int n_in, const st
 {
     const struct linear_scaled_attrs *at = at_linear_scaled(attrs);
     const struct op_attrs plain = ATTRS(linear, .bias_off = at->bias_off);
-    NEED(is_matrix(&in[0]), "x must be a matrix of f32 or bf16: tokens by in-features");
+    NEED(is_wide(&in[0]), "x must be a matrix of f32 or bf16: tokens by in-features");
     const char *why = infer_linear(&plain, n_in > 2 && in[2].nd ? 3 : 2, in, out);
     if (why) return why;
     int64_t t = in[0].n[0], k = in[0].n[1], n = in[1].n[0];

@@ -3,7 +3,6 @@
 #include "kernel/ops.h"
 #include "kernel/expert_parts.h"
 
-static struct view column(int64_t n) { return (struct view){.dtype = DT_F32, .nd = 2, .n = {n, 1}, .stride = 1}; }
 static bool is_column(const struct view *v, int64_t n)
 {
     return v->nd == 2 && v->dtype == DT_F32 && v->n[0] == n && v->n[1] == 1;
@@ -25,7 +24,7 @@ const char *infer_amax_parts(const struct op_attrs *attrs, int n_in, const struc
     const struct op_attrs one = attrs_amax(at->amax);
     const char *why = infer_parts(&at->parts, &in[0], rows);
     if (!why) why = infer_amax(&one, 1, in, out);
-    if (!why) out[0] = column(parts_count(&at->parts, rows, in[0].n[0]));
+    if (!why) out[0] = dense2(DT_F32, parts_count(&at->parts, rows, in[0].n[0]), 1);
     return why;
 }
 
@@ -43,7 +42,7 @@ const char *infer_quantise_parts(const struct op_attrs *attrs, int n_in, const s
     NEED(!at->quantise.chance || (at->parts.tokens > 0 && at->parts.experts > 0), "rows by chance must be counted");
     why = infer_quantise(&one, 2, (struct view[2]){in[0], amax}, out);
     if (why) return why;
-    if (from_amax) out[1] = column(n);
+    if (from_amax) out[1] = dense2(DT_F32, n, 1);
     if (out[1].nd && !from_amax) out[1].n[0] = parts_blocks(&at->parts, rows, in[0].n[0], at->quantise.rows);
     return NULL;
 }

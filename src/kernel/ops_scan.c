@@ -9,27 +9,18 @@
 #include "kernel/ops.h"
 #include "kernel/pieces.h"
 
-static bool is_float(enum dtype t) { return t == DT_F32 || t == DT_BF16 || t == DT_F16; }
 static bool is_rows(const struct view *v, enum dtype t, int64_t rows, int64_t cols)
 {
     return v->nd == 2 && v->dtype == t && v->n[0] == rows && v->n[1] == cols && v->stride >= cols;
-}
-static bool is_vector(const struct view *v, enum dtype t, int64_t n)
-{
-    return v->nd == 1 && v->dtype == t && v->n[0] == n;
-}
-static struct view dense(enum dtype t, int64_t rows, int64_t cols)
-{
-    return (struct view){.dtype = t, .nd = 2, .n = {rows, cols}, .stride = cols};
 }
 
 /* The rows of x, and the document ids, where there are any. */
 static const char *infer_pieces(const struct sequence_rows *at, const struct view *x, const struct view *docs)
 {
-    NEED(x->nd == 2 && is_float(x->dtype) && x->stride >= x->n[1], "x must be a float matrix: tokens by channels");
+    NEED(is_matrix(x), "x must be a float matrix: tokens by channels");
     NEED(at->batch >= 0 && at->seq >= 0 && at->parts > 0 && at->part >= 0 && at->part < at->parts, "no such part");
     NEED(x->n[0] == pieces_rows(at), "x must have its part's rows of every sequence");
-    NEED(!docs || !docs->nd || is_vector(docs, DT_I32, at->batch * at->seq),
+    NEED(!docs || !docs->nd || is_vector_of(docs, DT_I32, at->batch * at->seq),
          "document ids must be i32, of all tokens of the microbatch in order");
     return NULL;
 }
@@ -38,7 +29,7 @@ static const char *infer_taps(int n_in, const struct view *in)
 {
     NEED(in[1].nd == 2 && in[1].dtype == in[0].dtype && in[1].n[0] == in[0].n[1] && in[1].n[1] > 0,
          "w must be a matrix of x's dtype: channels by taps");
-    NEED(n_in < 3 || !in[2].nd || is_vector(&in[2], in[0].dtype, in[0].n[1]), "b must have one element per channel");
+    NEED(n_in < 3 || !in[2].nd || is_vector_of(&in[2], in[0].dtype, in[0].n[1]), "b must have one element per channel");
     return NULL;
 }
 
@@ -51,7 +42,7 @@ const char *infer_conv(const struct op_attrs *attrs, int n_in, const struct view
     int64_t before = pieces_all(&at->at) * (in[1].n[1] - 1);
     NEED(at->at.parts == 1 || n_in > 4, "a part of a sequence wants the rows before its pieces");
     NEED(n_in < 5 || is_rows(&in[4], in[0].dtype, before, in[0].n[1]), "the halo must be K - 1 rows for each piece");
-    out[0] = dense(in[0].dtype, in[0].n[0], in[0].n[1]);
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     return NULL;
 }
 
@@ -59,12 +50,11 @@ const char *infer_times(const struct op_attrs *attrs, int n_in, const struct vie
 {
     const struct times_attrs *at = at_times(attrs);
     (void)n_in;
-    NEED(in[0].nd == 2 && is_float(in[0].dtype) && in[0].stride >= in[0].n[1],
-         "dt must be a float matrix: tokens by heads");
-    NEED(is_vector(&in[1], in[0].dtype, in[0].n[1]) && is_vector(&in[2], in[0].dtype, in[0].n[1]),
+    NEED(is_matrix(&in[0]), "dt must be a float matrix: tokens by heads");
+    NEED(is_vector_of(&in[1], in[0].dtype, in[0].n[1]) && is_vector_of(&in[2], in[0].dtype, in[0].n[1]),
          "decay and bias must have one element per head, of dt's dtype");
     NEED(at->lo >= 0 && at->hi > at->lo, "steps must be held between two limits, the first of 0 or more");
-    out[0] = dense(DT_F32, in[0].n[0], 2 * in[0].n[1]);
+    out[0] = dense2(DT_F32, in[0].n[0], 2 * in[0].n[1]);
     return NULL;
 }
 
@@ -90,11 +80,11 @@ const char *infer_scan(const struct op_attrs *attrs, int n_in, const struct view
     const char *why = infer_pieces(&at->at, &in[0], n_in > 4 ? &in[4] : NULL);
     if (!why) why = infer_heads(at, in);
     if (why) return why;
-    NEED(is_vector(&in[3], in[0].dtype, at->heads), "skip must have one element per head");
+    NEED(is_vector_of(&in[3], in[0].dtype, at->heads), "skip must have one element per head");
     NEED(at->at.parts == 1 || n_in > 5, "a part of a sequence wants the states before its pieces");
     NEED(n_in < 6 || is_rows(&in[5], DT_F32, pieces_all(&at->at), state_cols(at)),
          "the states must be f32, one row for each piece");
-    out[0] = dense(in[0].dtype, in[0].n[0], in[0].n[1]);
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     return NULL;
 }
 
@@ -104,21 +94,20 @@ const char *infer_scan_end(const struct op_attrs *attrs, int n_in, const struct 
     const char *why = infer_pieces(&at->at, &in[0], n_in > 3 ? &in[3] : NULL);
     if (!why) why = infer_heads(at, in);
     if (why) return why;
-    out[0] = dense(DT_F32, pieces_all(&at->at), state_cols(at) + at->heads);
+    out[0] = dense2(DT_F32, pieces_all(&at->at), state_cols(at) + at->heads);
     return NULL;
 }
 
 const char *infer_gated_norm(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
     const struct norm_attrs *at = at_norm(attrs);
-    NEED(in[0].nd == 2 && is_float(in[0].dtype) && in[0].stride >= in[0].n[1],
-         "y must be a float matrix: tokens by channels");
+    NEED(is_matrix(&in[0]), "y must be a float matrix: tokens by channels");
     NEED(is_rows(&in[1], in[0].dtype, in[0].n[0], in[0].n[1]), "y and z must be float matrices of one shape and dtype");
     NEED(n_in < 3 || at->eps > 0, "eps must be positive");
     NEED(at->heads > 0 && in[0].n[1] % at->heads == 0, "groups must divide the columns");
-    NEED(n_in < 3 || is_vector(&in[2], in[0].dtype, in[0].n[1]), "w must have one element per column of y");
-    out[0] = dense(in[0].dtype, in[0].n[0], in[0].n[1]);
-    out[1] = dense(DT_F32, in[0].n[0], at->heads);
+    NEED(n_in < 3 || is_vector_of(&in[2], in[0].dtype, in[0].n[1]), "w must have one element per column of y");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
+    out[1] = dense2(DT_F32, in[0].n[0], at->heads);
     return NULL;
 }
 
@@ -133,12 +122,11 @@ static const char *infer_cached(const struct view *runs, const struct view *cach
 const char *infer_conv_cached(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
     (void)attrs, (void)n_in;
-    NEED(in[0].nd == 2 && is_float(in[0].dtype) && in[0].stride >= in[0].n[1],
-         "x must be a float matrix: tokens by channels");
+    NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by channels");
     const char *why = infer_taps(3, in);
     if (!why) why = infer_cached(&in[3], &in[4], in[0].dtype, (in[1].n[1] - 1) * in[0].n[1]);
     if (why) return why;
-    out[0] = dense(in[0].dtype, in[0].n[0], in[0].n[1]);
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     return NULL;
 }
 
@@ -150,8 +138,8 @@ const char *infer_scan_cached(const struct op_attrs *attrs, int n_in, const stru
     const char *why = infer_heads(at, in);
     if (!why) why = infer_cached(&in[3], &in[4], DT_F32, state_cols(at));
     if (why) return why;
-    NEED(is_vector(&in[5], in[0].dtype, at->heads), "skip must have one element per head");
-    out[0] = dense(in[0].dtype, in[0].n[0], in[0].n[1]);
+    NEED(is_vector_of(&in[5], in[0].dtype, at->heads), "skip must have one element per head");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     return NULL;
 }
 
@@ -162,7 +150,7 @@ const char *infer_tails(const struct op_attrs *attrs, int n_in, const struct vie
     const char *why = infer_pieces(&at->at, &in[0], NULL);
     if (why) return why;
     NEED(at->before >= 0, "rows before a piece must not be fewer than none");
-    out[0] = dense(in[0].dtype, pieces_all(&at->at) * at->before, in[0].n[1]);
+    out[0] = dense2(in[0].dtype, pieces_all(&at->at) * at->before, in[0].n[1]);
     return NULL;
 }
 
@@ -174,7 +162,7 @@ const char *infer_halo(const struct op_attrs *attrs, int n_in, const struct view
     NEED(at->at.parts > 1 && at->at.part >= 0 && at->at.part < at->at.parts, "no such part");
     NEED(is_float(in[0].dtype) && is_rows(&in[0], in[0].dtype, at->at.parts * rows, in[0].n[1]),
          "all parts' tails must be there");
-    out[0] = dense(in[0].dtype, rows, in[0].n[1]);
+    out[0] = dense2(in[0].dtype, rows, in[0].n[1]);
     return NULL;
 }
 
@@ -187,7 +175,7 @@ const char *infer_carry(const struct op_attrs *attrs, int n_in, const struct vie
     NEED(at->heads >= 0 && is_rows(&in[0], DT_F32, at->at.parts * rows, in[0].n[1]) && in[0].n[1] >= at->heads &&
              (at->heads == 0 || in[0].n[1] % at->heads == 0),
          "all parts' ends must be there, f32: states, then a log decay for each head");
-    out[0] = dense(DT_F32, rows, in[0].n[1] - at->heads);
+    out[0] = dense2(DT_F32, rows, in[0].n[1] - at->heads);
     return NULL;
 }
 

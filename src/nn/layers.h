@@ -61,8 +61,10 @@ extern const struct family family_gpt2, family_llama, family_mixtral, family_dee
     family_mistral, family_qwen2, family_qwen3, family_qwen3_moe, family_smollm3, family_olmo2, family_phi3,
     family_gemma2, family_gemma3, family_gpt_oss, family_mamba2, family_llava, family_nemotron_h, family_t5;
 
-/* A parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows one after
- * the other). */
+const struct family *family_of(const struct model_config *c); /* model.c */
+
+/* layers.c: a parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows
+ * one after the other). */
 tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Vectors that follow each other as the rows of a matrix. */
 tid layer_rows(struct layer_ctx *x, int span, const char *name);
@@ -94,12 +96,23 @@ struct share {
 void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* rotary.c: whether there can be such angles; and their table onto the tape, to x->rope_PA. */
+int rotary_check(const struct model_config *c, struct err *e);
+void rotary_record(struct layer_ctx *x);
+/* What yarn multiplies the angles' cosines and sines with, and the scores of attention. */
+double yarn_angles(const struct model_config *c);
+double yarn_scores(const struct model_config *c);
+
 /* size.c: sizes that can be counted and held in a table; c has passed the other checks. */
 int model_check_size(const struct model_config *c, struct err *e);
 
 /* Parameters used on the residual stream itself: norms, positions. Where the stream's tokens are sharded (sequence
  * parallelism) each rank's gradient is a part of the sum. */
 static inline enum spmd over_stream(const struct par *p) { return p->sequence ? SPMD_R : SPMD_I; }
+
+/* Of what there is of each token: tokens differ along the data axes, and cp shares out those of every sequence;
+ * everything else is the same on every rank. */
+struct spmd_type type_tokens(enum spmd over_cp);
 
 /* The table of tokens is shared out over tp by vocabulary: its rows on this rank, and how embedding and head use it. */
 struct vocab_attrs vocab_here(const struct model_config *c, const struct par *p);
@@ -134,9 +147,6 @@ struct norm_attrs norm_of(const struct model_config *c);
 /* mla.c: latent attention instead. */
 tid mla_record(struct layer_ctx *x, tid h_TD, int layer);
 void mla_declare(struct declare_ctx *x, int layer, double std, double std_out);
-/* What yarn multiplies the angles' cosines and sines with, and the scores of attention. */
-double yarn_angles(const struct model_config *c);
-double yarn_scores(const struct model_config *c);
 /* mamba.c: a state space, from what is normalised to what is added to the stream. */
 void mamba_declare(struct declare_ctx *x, int layer, double std, double std_out);
 tid mamba_record(struct layer_ctx *x, tid h_TD, int layer);
@@ -162,7 +172,7 @@ void plain_declare(struct declare_ctx *x, int layer, struct plain_block b, doubl
 tid plain_norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *label);
 tid plain_block(struct layer_ctx *x, tid h_TD, int layer, struct plain_block b);
 tid plain_mlp(struct layer_ctx *x, tid h_TD, int layer, enum act_kind act); /* its second half: from stream to stream */
-/* model.c: the table of tokens as output matrix (or head.weight) and the loss of x->target_T, or the logits; b_V:
+/* head.c: the table of tokens as output matrix (or head.weight) and the loss of x->target_T, or the logits; b_V:
  * TID_NONE: it has no bias. */
 void head_record(struct layer_ctx *x, tid h_TD, tid b_V);
 /* Of a decoder: head.weight, where it is not the table of tokens, or a reward model's score.weight. */

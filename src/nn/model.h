@@ -45,8 +45,8 @@ int model_check(const struct model_config *c, struct err *e);
 /* par: this rank's place, which says which box of each parameter it holds; NULL: one rank, all of it. */
 void model_declare(const struct model_config *c, const struct par *par, struct param_table *t);
 
-/* Whether the adapters that c asks for can be had; t: declared. */
 double model_adapter_times(const struct adapter *a); /* what its sum is multiplied by */
+/* Whether the adapters that c asks for can be had; t: declared. */
 int model_check_adapter(const struct model_config *c, const struct param_table *t, struct err *e);
 
 /* Slots of a tape's externals. Parameters follow: values at SLOT_PARAM + 2 i, gradients one later. Layers are

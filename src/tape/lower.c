@@ -3,9 +3,7 @@
  * no rules of its own: which inputs and outputs an instruction reads follows from the operation's row, where its
  * gradients go follows from who contributed before.
  *
- * The gradient of a tensor is a place, held until the tensor's producer has consumed it. A second contribution adds
- * in place unless somebody else still reads those bytes (another tensor that shares the gradient through an
- * addition, or a deferred weight gradient); then it goes to a new place, reading the old one as `acc`.
+ * What it decides stands in files beside: where gradients gather (gradients.c), what runs again (again.c).
  *
  * Cost: O(nodes) instructions; placement (place.c) is O(places^2). Rejected: reference counting at run time (sizes
  * would not be known before the run) and a static graph compiler (nothing to gain beside a GEMM). */
@@ -42,14 +40,14 @@ int lower_place(struct lower *l, tid of, bool grad, size_t bytes)
     return p->n_places++;
 }
 
-static size_t root_bytes(const struct tape *t, tid root)
+int lower_place_of(struct lower *l, tid root, bool grad)
 {
-    const struct tensor *x = tape_tensor(t, root);
-    return to_size(tensor_numel(x)) * dtype_bytes(x->dtype);
+    const struct tensor *x = tape_tensor(l->t, root);
+    return lower_place(l, root, grad, to_size(tensor_numel(x)) * dtype_bytes(x->dtype));
 }
 
 /* ---- operands ---- */
-static struct operand operand_at(const struct lower *l, tid x, int place)
+struct operand lower_operand(const struct lower *l, tid x, int place)
 {
     struct operand o = {.view = tensor_view(l->t, x), .place = place};
     const struct tensor *v = tape_tensor(l->t, x);
@@ -62,7 +60,7 @@ static struct operand operand_value(const struct lower *l, tid x)
 {
     if (x < 0) return (struct operand){.place = OPERAND_NONE};
     const struct tensor *root = tape_tensor(l->t, tape_tensor(l->t, x)->root);
-    struct operand o = operand_at(l, x, l->value[root->root]);
+    struct operand o = lower_operand(l, x, l->value[root->root]);
     if (root->kind == TENSOR_EXTERNAL) {
         o.place = OPERAND_SLOT;
         o.slot = root->slot;
@@ -72,18 +70,11 @@ static struct operand operand_value(const struct lower *l, tid x)
     return o;
 }
 
-static struct operand operand_shape(const struct lower *l, tid x)
+struct operand lower_shape(const struct lower *l, tid x)
 {
     struct operand o = {.place = OPERAND_NONE};
     if (x >= 0) o.view = tensor_view(l->t, x);
     return o;
-}
-
-/* The output is the input's memory (ROTARY). */
-static bool node_is_alias(const struct tape *t, const struct node *d)
-{
-    tid o = d->out[0];
-    return tape_tensor(t, o)->root != o;
 }
 
 /* ---- forward ---- */
@@ -119,164 +110,23 @@ static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int in
     for (int k = 0; k < d->n_out; k++) {
         const struct tensor *root = tape_tensor(l->t, tape_tensor(l->t, d->out[k])->root);
         if (root->kind == TENSOR_LOCAL && root->root == d->out[k] && how != HOW_REFILL)
-            l->value[root->root] = reduces_in_place(l, d)
-                                       ? i->in[0].place
-                                       : lower_place(l, root->root, false, root_bytes(l->t, root->root));
+            l->value[root->root] = reduces_in_place(l, d) ? i->in[0].place : lower_place_of(l, root->root, false);
         i->out[k] = operand_value(l, d->out[k]);
     }
     return i;
 }
 
-/* ---- gradients ---- */
-static bool box_meets(const struct box *a, const struct box *b)
-{
-    return a->row < b->row + b->rows && b->row < a->row + a->rows && a->col < b->col + b->cols &&
-           b->col < a->col + a->cols;
-}
-
-static struct box box_of(const struct tape *t, tid x)
-{
-    const struct tensor *v = tape_tensor(t, x);
-    return (struct box){v->row, tensor_rows(v), v->col, tensor_cols(v)};
-}
-
-static int64_t box_area(const struct box *b) { return b->rows * b->cols; }
-
-/* What is already written of root's gradient where x lies: none, exactly x, or all of it. */
-static bool grad_written(const struct grad *g, const struct box *b, const char *name)
-{
-    int64_t area = 0;
-    bool met = false;
-    for (int i = 0; i < g->n_boxes; i++)
-        if (box_meets(&g->boxes[i], b)) {
-            met = true;
-            area += box_area(&g->boxes[i]);
-        }
-    if (!met) return false;
-    /* Later contributions must cover whole earlier ones, or lie inside one of them. */
-    bool inside = false;
-    for (int i = 0; i < g->n_boxes; i++)
-        inside |= g->boxes[i].row <= b->row && g->boxes[i].row + g->boxes[i].rows >= b->row + b->rows &&
-                  g->boxes[i].col <= b->col && g->boxes[i].col + g->boxes[i].cols >= b->col + b->cols;
-    CHECK(inside || area == box_area(b), "gradient of %s is written in pieces that overlap", name);
-    return true;
-}
-
-static void grad_add_box(struct lower *l, struct grad *g, struct box b)
-{
-    if (g->n_boxes == g->room) {
-        g->room = g->room ? 2 * g->room : 4;
-        struct box *more = arena_alloc(l->arena, sizeof *more * (size_t)g->room);
-        if (g->n_boxes) memcpy(more, g->boxes, sizeof *more * (size_t)g->n_boxes);
-        g->boxes = more;
-    }
-    g->boxes[g->n_boxes++] = b;
-}
-
-static void grad_hold(struct lower *l, struct grad *g, int place)
-{
-    if (g->place >= 0) l->p->places[g->place].holders--;
-    g->place = place;
-    l->p->places[place].holders++;
-}
-
-static bool place_is_read_later(const struct lower *l, int place)
-{
-    return l->p->places[place].holders > 1 || l->p->places[place].pinned;
-}
-
-/* Where a contribution to x's gradient goes. */
-static void contribute(struct lower *l, tid x, struct operand *din, struct operand *acc)
-{
-    const struct tensor *v = tape_tensor(l->t, x);
-    const struct tensor *root = tape_tensor(l->t, v->root);
-    *din = *acc = operand_shape(l, x);
-    if (root->kind == TENSOR_EXTERNAL && !root->boundary) {
-        CHECK(root->grad_slot >= 0, "%s wants no gradient", root->name);
-        *din = operand_at(l, x, OPERAND_SLOT);
-        din->slot = root->grad_slot;
-        return;
-    }
-    struct grad *g = &l->grad[v->root];
-    struct box b = box_of(l->t, x);
-    if (g->place < 0) grad_hold(l, g, lower_place(l, v->root, true, root_bytes(l->t, v->root)));
-    if (!grad_written(g, &b, root->name)) {
-        grad_add_box(l, g, b);
-        *din = operand_at(l, x, g->place);
-        return;
-    }
-    *acc = operand_at(l, x, g->place);
-    if (place_is_read_later(l, g->place)) {
-        CHECK(box_area(&b) == tensor_numel(root), "a part of the shared gradient of %s is added to", root->name);
-        grad_hold(l, g, lower_place(l, v->root, true, root_bytes(l->t, v->root)));
-    }
-    *din = operand_at(l, x, g->place);
-}
-
-/* x's gradient is that of `from` (an addition's output): no copy if x has none yet. Returns false if it has. */
-static bool contribute_alias(struct lower *l, tid x, int place)
-{
-    const struct tensor *v = tape_tensor(l->t, x), *root = tape_tensor(l->t, v->root);
-    bool whole = tensor_numel(v) == tensor_numel(root); /* itself, or under another mesh type */
-    bool activation = root->kind == TENSOR_LOCAL || root->boundary;
-    if (!whole || !activation || l->grad[v->root].place >= 0) return false;
-    grad_hold(l, &l->grad[v->root], place);
-    grad_add_box(l, &l->grad[v->root], box_of(l->t, v->root));
-    return true;
-}
-
-static void grad_release(struct lower *l, tid root)
-{
-    struct grad *g = &l->grad[root];
-    if (g->place >= 0) l->p->places[g->place].holders--;
-    g->place = -1;
-    g->n_boxes = 0;
-}
-
-static bool wants_gradient(const struct lower *l, tid x)
-{
-    if (x < 0) return false;
-    const struct tensor *root = tape_tensor(l->t, tape_tensor(l->t, x)->root);
-    if (root->kind != TENSOR_LOCAL) return root->grad_slot >= 0;
-    if (!l->moves[root->root]) return false;
-    const struct node *made = root->producer >= 0 ? &l->t->nodes[root->producer] : NULL;
-    return !made || made->retype || op_row(made->op)->has_backward; /* of what is only cut or counted nothing follows */
-}
-
-/* Backward goes no further than to what follows from something that is trained: below frozen layers there is none. */
-static void find_moves(struct lower *l)
-{
-    const struct tape *t = l->t;
-    for (int i = 0; i < t->n_tensors; i++)
-        l->moves[i] = t->tensors[i].kind == TENSOR_EXTERNAL && t->tensors[i].grad_slot >= 0;
-    for (int i = 0; i < t->n_nodes; i++) {
-        const struct node *d = &t->nodes[i];
-        const struct op_row *row = op_row(d->op);
-        bool any = false, together = false;
-        for (int k = 0; k < d->n_in; k++) {
-            bool passes = d->retype || ((row->grad_in | row->weight_in) >> k & 1);
-            bool moves = passes && d->in[k] >= 0 && l->moves[tape_tensor(t, d->in[k])->root];
-            any |= moves;
-            together |= moves && (row->grad_in >> k & 1) && d->op != OP_ADD;
-        }
-        for (int k = 0; together && k < d->n_in; k++) { /* a kernel makes all of them (q, k and v), or none */
-            tid root = (row->grad_in >> k & 1) && d->in[k] >= 0 ? tape_tensor(t, d->in[k])->root : -1;
-            if (root >= 0 && tape_tensor(t, root)->kind == TENSOR_LOCAL) l->moves[root] = true;
-        }
-        for (int k = 0; any && k < d->n_out; k++) l->moves[tape_tensor(t, d->out[k])->root] = true;
-    }
-}
-
+/* ---- backward ---- */
 static void operands_backward(const struct lower *l, const struct node *d, struct instr *i, uint8_t save_in,
                               uint8_t save_out)
 {
     for (int k = 0; k < d->n_in; k++)
-        i->in[k] = (save_in >> k & 1) && d->in[k] >= 0 ? operand_value(l, d->in[k]) : operand_shape(l, d->in[k]);
+        i->in[k] = (save_in >> k & 1) && d->in[k] >= 0 ? operand_value(l, d->in[k]) : lower_shape(l, d->in[k]);
     for (int k = 0; k < d->n_out; k++)
-        i->out[k] = (save_out >> k & 1) ? operand_value(l, d->out[k]) : operand_shape(l, d->out[k]);
-    i->dout[0] = operand_shape(l, d->out[0]);
+        i->out[k] = (save_out >> k & 1) ? operand_value(l, d->out[k]) : lower_shape(l, d->out[k]);
+    i->dout[0] = lower_shape(l, d->out[0]);
     const struct tensor *out = tape_tensor(l->t, d->out[0]);
-    if (l->grad[out->root].place >= 0) i->dout[0] = operand_at(l, d->out[0], l->grad[out->root].place);
+    if (l->grad[out->root].place >= 0) i->dout[0] = lower_operand(l, d->out[0], l->grad[out->root].place);
 }
 
 static struct instr *emit_backward(struct lower *l, enum tape_phase phase, int index, enum kernel_phase kphase)
@@ -294,28 +144,6 @@ static struct instr *emit_backward(struct lower *l, enum tape_phase phase, int i
     return i;
 }
 
-/* Every element of the gradient that a producer is about to read was written. */
-static void check_coverage(const struct lower *l, tid root)
-{
-    const struct grad *g = &l->grad[root];
-    int64_t area = 0;
-    for (int i = 0; i < g->n_boxes; i++) area += box_area(&g->boxes[i]);
-    CHECK(g->place < 0 || area == tensor_numel(tape_tensor(l->t, root)),
-          "part of the output %s is never used, so its gradient has a hole", tape_tensor(l->t, root)->name);
-}
-
-/* Where the gradient of a weight goes: f32, its slot's. */
-static struct operand weight_gradient(const struct lower *l, tid x)
-{
-    const struct tensor *w = tape_tensor(l->t, x);
-    CHECK(w->grad_slot >= 0, "%s is used as a weight but has no gradient slot", w->name);
-    struct operand o = operand_at(l, x, OPERAND_SLOT);
-    o.view.dtype = DT_F32;
-    o.offset = to_size(w->row * o.view.stride + w->col) * dtype_bytes(DT_F32);
-    o.slot = w->grad_slot;
-    return o;
-}
-
 static void backward_inputs(struct lower *l, enum tape_phase phase, int index)
 {
     const struct node *d = &l->t->nodes[index];
@@ -323,13 +151,12 @@ static void backward_inputs(struct lower *l, enum tape_phase phase, int index)
     tid out_root = tape_tensor(l->t, d->out[0])->root;
     uint8_t want = 0;
     for (int k = 0; k < d->n_in; k++)
-        if ((row->grad_in >> k & 1) && wants_gradient(l, d->in[k])) want |= (uint8_t)(1 << k);
+        if ((row->grad_in >> k & 1) && grad_wanted(l, d->in[k])) want |= (uint8_t)(1 << k);
     if (d->op == OP_ADD) {
         int place = l->grad[out_root].place;
         bool whole = d->out[0] == out_root;
-        if (whole && (want & 1) && contribute_alias(l, d->in[0], place)) want &= (uint8_t)~1;
-        if (whole && at_dropout(&d->at)->p == 0 && (want & 2) && contribute_alias(l, d->in[1], place))
-            want &= (uint8_t)~2;
+        if (whole && (want & 1) && grad_hand_on(l, d->in[0], place)) want &= (uint8_t)~1;
+        if (whole && at_dropout(&d->at)->p == 0 && (want & 2) && grad_hand_on(l, d->in[1], place)) want &= (uint8_t)~2;
     }
     if (!want) return;
     struct instr *i = emit_backward(l, phase, index, KERNEL_BWD_IN);
@@ -337,21 +164,20 @@ static void backward_inputs(struct lower *l, enum tape_phase phase, int index)
     for (int k = 0; k < d->n_in; k++) {
         if (!(want >> k & 1)) continue;
         tid root = tape_tensor(l->t, d->in[k])->root;
-        struct operand din, acc = operand_shape(l, d->in[k]);
+        struct operand din, acc = lower_shape(l, d->in[k]);
         if (row->weight_by_in >> k & 1) {
-            din = weight_gradient(l, d->in[k]);
+            din = grad_of_weight(l, d->in[k]);
         } else if (node_is_alias(l->t, d) && k == 0) {
             din = i->dout[0]; /* the output is the input's memory; so is its gradient */
         } else if (d->op == OP_XENT && k == 0 && d->in[0] == root && l->grad[root].place < 0) {
-            grad_hold(l, &l->grad[root], l->value[root]); /* logits become their own gradient */
-            grad_add_box(l, &l->grad[root], box_of(l->t, root));
-            din = operand_at(l, root, l->value[root]);
+            grad_begin(l, root, l->value[root]); /* logits become their own gradient */
+            din = lower_operand(l, root, l->value[root]);
         } else if (row->inplace_bwd && k == 0 && d->in[0] == root && l->grad[root].place < 0 && d->out[0] == out_root &&
-                   !place_is_read_later(l, l->grad[out_root].place)) {
-            (void)contribute_alias(l, d->in[0], l->grad[out_root].place);
+                   !grad_place_is_read(l, l->grad[out_root].place)) {
+            (void)grad_hand_on(l, d->in[0], l->grad[out_root].place);
             din = i->dout[0];
         } else {
-            contribute(l, d->in[k], &din, &acc);
+            grad_contribute(l, d->in[k], &din, &acc);
         }
         i = &l->code[phase].p[at];
         i->din[k] = din;
@@ -365,12 +191,12 @@ static void backward_weights(struct lower *l, enum tape_phase phase, int index)
     const struct op_row *row = op_row(d->op);
     uint8_t want = 0;
     for (int k = 0; k < d->n_in; k++)
-        if ((row->weight_in >> k & 1) && wants_gradient(l, d->in[k])) want |= (uint8_t)(1 << k);
+        if ((row->weight_in >> k & 1) && grad_wanted(l, d->in[k])) want |= (uint8_t)(1 << k);
     if (!want) return;
     struct instr *i = emit_backward(l, phase, index, KERNEL_BWD_W);
     for (int k = 0; k < d->n_in; k++) {
         if (!(want >> k & 1)) continue;
-        i->din[k] = weight_gradient(l, d->in[k]);
+        i->din[k] = grad_of_weight(l, d->in[k]);
     }
     if (phase == PHASE_W && i->dout[0].place >= 0) l->p->places[i->dout[0].place].pinned = true;
 }
@@ -415,12 +241,12 @@ static void emit_node_backward(struct lower *l, enum tape_phase phase, int index
     if (!is_loss && l->grad[out_root].place < 0) return; /* nobody used the output, or not for gradients */
     CHECK(row->has_backward, "%s has no backward", row->name);
     if (row->alias_bwd) {
-        bool first = contribute_alias(l, d->in[0], l->grad[out_root].place);
+        bool first = grad_hand_on(l, d->in[0], l->grad[out_root].place);
         CHECK(first, "%s: %s is read by others too", row->name, tape_tensor(l->t, d->in[0])->name);
         grad_release(l, out_root);
         return;
     }
-    if (!is_loss && d->out[0] == out_root) check_coverage(l, out_root);
+    if (!is_loss && d->out[0] == out_root) grad_check(l, out_root);
     if (split_w &&
         !weights_at_once(l, index)) { /* weights first on paper: the gradient they read must not be added to in place */
         backward_weights(l, PHASE_W, index);
@@ -438,62 +264,6 @@ static void emit_node_backward(struct lower *l, enum tape_phase phase, int index
 }
 
 /* ---- segments ---- */
-/* Whether a node of a recompute segment may run again: its operation is one of those, or it works in the memory of one
- * that is; what has its input's values costs nothing. */
-static bool may_run_again(const struct lower *l, const struct segment *s, int index)
-{
-    const struct node *d = &l->t->nodes[index];
-    int maker = tape_tensor(l->t, tape_tensor(l->t, d->out[0])->root)->producer;
-    if (lower_in_wave(l, index)) return s->again >> OP_COMBINE & 1; /* all of it, or nothing */
-    if (!d->retype && op_row(d->op)->alias_fwd) return true;
-    if (node_is_alias(l->t, d) && maker >= s->first) d = &l->t->nodes[maker];
-    return s->again >> d->op & 1;
-}
-
-/* Backward reads the values of in[k]: itself, or to make a round's again. */
-static bool reads_in(const struct lower *l, int index, int k)
-{
-    const struct node *d = &l->t->nodes[index];
-    const struct op_row *row = op_row(d->op);
-    return ((row->save_in | row->save_in_w) >> k & 1) || (k == 0 && d->op == OP_DISPATCH && lower_in_wave(l, index));
-}
-
-/* Node i's outputs are read by backward, of nodes up to `end`, or by what runs again of them. */
-static bool is_read(const struct lower *l, int i, int first, int end, const bool *needed)
-{
-    const struct tape *t = l->t;
-    const struct node *d = &t->nodes[i];
-    for (int o = 0; o < d->n_out; o++) {
-        tid root = tape_tensor(t, d->out[o])->root;
-        if (!d->retype && (op_row(d->op)->save_out >> o & 1)) return true;
-        for (int j = i + 1; j < end; j++) {
-            const struct node *c = &t->nodes[j];
-            for (int k = 0; k < c->n_in; k++)
-                if (c->in[k] >= 0 && tape_tensor(t, c->in[k])->root == root &&
-                    ((!c->retype && reads_in(l, j, k)) || needed[j - first]))
-                    return true;
-            /* in-place: an alias written later makes its root's producer needed */
-            if (!c->retype && node_is_alias(t, c) && tape_tensor(t, c->out[0])->root == root && needed[j - first])
-                return true;
-        }
-    }
-    return false;
-}
-
-/* Which nodes of a recompute segment must run again: those of its operations whose outputs backward inside the segment
- * reads; a wave, from its combine on, as one. */
-static void recompute_needed(const struct lower *l, const struct segment *s, bool *needed)
-{
-    for (int i = s->end - 1; i >= s->first; i--) {
-        int wave = lower_in_wave(l, i) ? l->t->nodes[i].wave : -1;
-        if (!may_run_again(l, s, i) || (wave >= 0 && i + 1 < l->t->waves[wave].end)) continue;
-        if (!is_read(l, i, s->first, s->end, needed)) continue;
-        needed[i - s->first] = true;
-        for (int j = i; wave >= 0 && j >= l->t->waves[wave].first; j--)
-            if (lower_in_wave(l, j)) needed[j - s->first] = true;
-    }
-}
-
 static bool segment_moves(const struct lower *l, const struct segment *s)
 {
     bool any = false;
@@ -506,7 +276,7 @@ static void emit_recompute(struct lower *l, const struct segment *s)
 {
     if (!segment_moves(l, s)) return; /* all of it and before it is frozen */
     bool *needed = xcalloc((size_t)(s->end - s->first), sizeof *needed);
-    recompute_needed(l, s, needed);
+    again_in_segment(l, s, needed);
     for (int i = s->first; i < s->end; i++)
         if (needed[i - s->first]) {
             const struct node *d = &l->t->nodes[i];
@@ -523,8 +293,7 @@ static void emit_recompute(struct lower *l, const struct segment *s)
 static void emit_refill(struct lower *l, const struct wave *w)
 {
     bool *needed = xcalloc((size_t)(w->end - w->first), sizeof *needed);
-    for (int i = w->end - 1; i >= w->first; i--)
-        needed[i - w->first] = lower_in_wave(l, i) && is_read(l, i, w->first, w->end, needed);
+    again_in_round(l, w, needed);
     for (int i = w->first; i < w->end; i++) {
         const struct node *d = &l->t->nodes[i];
         const struct segment *s = d->segment >= 0 ? &l->t->segments[d->segment] : NULL;
@@ -552,11 +321,10 @@ static void begin_at_output(struct lower *l)
 {
     tid out = l->t->stage_out;
     if (out < 0) return;
-    int place = lower_place(l, out, true, root_bytes(l->t, out));
+    int place = lower_place_of(l, out, true);
     l->p->places[place].slot = tape_tensor(l->t, out)->grad_slot;
     l->p->places[place].pinned = true;
-    grad_hold(l, &l->grad[out], place);
-    grad_add_box(l, &l->grad[out], box_of(l->t, out));
+    grad_begin(l, out, place);
 }
 
 /* What has gathered as the input's gradient goes where the stage before will look for it. */
@@ -566,7 +334,7 @@ static void end_at_input(struct lower *l)
     if (in < 0) return;
     int place = l->grad[in].place;
     CHECK(place >= 0, "the input of the stage is not used");
-    check_coverage(l, in);
+    grad_check(l, in);
     CHECK(!l->p->places[place].pinned && l->p->places[place].holders == 1, "the gradient of %s is somebody else's too",
           tape_tensor(l->t, in)->name);
     l->p->places[place].slot = tape_tensor(l->t, in)->grad_slot;
@@ -644,7 +412,7 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     l.again = arena_alloc(l.arena, (size_t)t->n_tensors + 1);
     l.done = arena_alloc(l.arena, (size_t)t->n_nodes + 1);
     l.moves = arena_alloc(l.arena, (size_t)t->n_tensors + 1);
-    find_moves(&l);
+    grad_find(&l);
     lower_forward(&l);
     if (o.training) lower_backward(&l);
     if (o.recipe) lower_recipe(&l);

@@ -11,37 +11,8 @@
 
 #include <cmocka.h>
 
+#include "families.h"
 #include "plan/plan.h"
-
-#define EXPERTS "model.moe.experts=4 model.moe.top_k=2 model.moe.ffn=16"
-#define SPACES "model.ssm.heads=8 model.ssm.groups=4 model.ssm.head_dim=8 model.ssm.state=8"
-#define TOWER                                                                                                          \
-    "model.vision.layers=2 model.vision.hidden=32 model.vision.heads=4 model.vision.ffn=16 "                           \
-    "model.vision.image_size=8 model.vision.patch_size=4 data.pack=padded"
-static const char *const families[] = {
-    "gpt2",
-    "llama",
-    "llama model.mtp.depth=1",
-    "mistral model.attn.window=5",
-    "qwen2",
-    "qwen3",
-    "smollm3",
-    "olmo2",
-    "phi3",
-    "gemma2",
-    "gemma3",
-    "mixtral " EXPERTS,
-    "qwen3_moe " EXPERTS,
-    "gpt_oss " EXPERTS,
-    "deepseek model.mla.kv_rank=8 model.mla.nope_dim=8 model.mla.rope_dim=4 model.mla.value_dim=8 " EXPERTS,
-    "bert",
-    "bert model.classes=3",
-    "t5",
-    "vit model.classes=3 model.image_size=8 model.patch_size=4 model.seq_len=5",
-    "mamba2 " SPACES,
-    "nemotron_h model.pattern=M-*- " SPACES,
-    "llava " TOWER,
-};
 
 /* The number of ranks, and keys. */
 static const struct {
@@ -102,19 +73,7 @@ static const struct {
                      {2, "parallel.pp=2"},
                      {4, "parallel.tp=2 parallel.pp=2"}};
 
-/* Words of `text`, as keys behind those that are there. */
-static int add_words(char **all, int n, struct arena *a, const char *text)
-{
-    for (size_t k; *text; text += k + (text[k] == ' ')) {
-        k = strcspn(text, " ");
-        assert_true(n < 64);
-        if (!k) continue;
-        all[n] = arena_alloc(a, k + 1);
-        memcpy(all[n], text, k);
-        all[n++][k] = 0;
-    }
-    return n;
-}
+enum { MOST_WORDS = 64 };
 
 /* Whether it was planned; else it was refused as users are. */
 static bool planned(const char *family, int ranks, const char *keys, const char *recipe)
@@ -124,15 +83,13 @@ static bool planned(const char *family, int ranks, const char *keys, const char 
     struct plan p;
     struct conf *f;
     struct err e = {0};
-    char *all[64], word[200];
-    int n = add_words(all, 0, a,
+    char *all[MOST_WORDS];
+    int n = add_words(all, 0, MOST_WORDS, a,
                       "model.layers=4 model.hidden=32 model.heads=4 model.ffn=48 model.vocab=264 model.seq_len=16 "
                       "run.threads=1 batch.global=16 batch.micro=2 parallel.dp_shard=-1 data.train=x.txt");
-    snprintf(word, sizeof word, "model.family=%s", family);
-    n = add_words(all, n, a, word);
-    snprintf(word, sizeof word, "precision.recipe=%s", recipe);
-    n = add_words(all, n, a, word);
-    n = add_words(all, n, a, keys);
+    n = add_family(all, n, MOST_WORDS, a, family);
+    n = add_words(all, n, MOST_WORDS, a, arena_printf(a, "precision.recipe=%s", recipe));
+    n = add_words(all, n, MOST_WORDS, a, keys);
     int rc = config_load(&c, &f, a, NULL, all, n, &e);
     if (!rc) rc = config_resolve(&c, f, 0, ranks, &e);
     if (!rc) rc = plan_make(&p, &c, &e);
@@ -144,13 +101,26 @@ static bool planned(const char *family, int ranks, const char *keys, const char 
     return !rc;
 }
 
+static void test_every_family_is_there(void **state)
+{
+    (void)state;
+    for (int m = 0; m < MODEL_N; m++) {
+        const char *name = model_family_name((enum model_family)m);
+        int f = 0;
+        while (f < N_FAMILIES &&
+               (strcspn(families[f], " ") != strlen(name) || strncmp(families[f], name, strlen(name))))
+            f++;
+        if (f == N_FAMILIES) fail_msg("%s has no row in tests/families.h", name);
+    }
+}
+
 static void test_every_family_with_everything(void **state)
 {
     (void)state;
     int all = 0, tried = 0;
     for (size_t k = 0; k < sizeof crossings / sizeof *crossings; k++) {
         int some = 0;
-        for (size_t f = 0; f < sizeof families / sizeof *families; f++, tried++)
+        for (int f = 0; f < N_FAMILIES; f++, tried++)
             some += planned(families[f], crossings[k].ranks, crossings[k].keys, "fp32");
         if (!some) fail_msg("no family is planned with %s", crossings[k].keys);
         all += some;
@@ -165,7 +135,7 @@ static void test_every_family_in_every_recipe(void **state)
     int all = 0, tried = 0;
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
         for (size_t k = 0; k < sizeof under_recipes / sizeof *under_recipes; k++)
-            for (size_t f = 0; f < sizeof families / sizeof *families; f++, tried++)
+            for (int f = 0; f < N_FAMILIES; f++, tried++)
                 all += planned(families[f], under_recipes[k].ranks, under_recipes[k].keys, recipes[r]);
     print_message("%d of %d are planned\n", all, tried);
     assert_true(all > tried / 2);
@@ -174,6 +144,7 @@ static void test_every_family_in_every_recipe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_family_is_there),
         cmocka_unit_test(test_every_family_with_everything),
         cmocka_unit_test(test_every_family_in_every_recipe),
     };

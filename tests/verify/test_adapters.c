@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "families.h"
 #include "plan/plan.h"
 #include "sanitized.h"
 #include "verify/layouts.h"
@@ -88,45 +89,19 @@ static void test_pictures(void **state)
 static void test_every_family_has_them(void **state)
 {
     (void)state;
-#define EXPERTS "model.moe.experts=2", "model.moe.top_k=1", "model.moe.ffn=10"
-#define SPACES "model.ssm.heads=6", "model.ssm.groups=3", "model.ssm.head_dim=4", "model.ssm.state=5"
-    static const char *const families[][MAX_KEYS - 2] = {
-        {"model.family=gpt2"},
-        {"model.family=llama", "model.mtp.depth=1"},
-        {"model.family=mistral"},
-        {"model.family=qwen2"},
-        {"model.family=qwen3"},
-        {"model.family=smollm3"},
-        {"model.family=olmo2"},
-        {"model.family=phi3"},
-        {"model.family=gemma2"},
-        {"model.family=gemma3"},
-        {"model.family=mixtral", EXPERTS},
-        {"model.family=qwen3_moe", EXPERTS},
-        {"model.family=gpt_oss", EXPERTS},
-        {"model.family=deepseek", "model.mla.kv_rank=6", "model.mla.nope_dim=4", "model.mla.rope_dim=2",
-         "model.mla.value_dim=5", EXPERTS},
-        {"model.family=bert"},
-        {"model.family=bert", "model.classes=3"},
-        {"model.family=t5"},
-        {"model.family=vit", "model.classes=3", "model.image_size=6", "model.patch_size=3", "model.seq_len=5"},
-        {"model.family=mamba2", SPACES},
-        {"model.family=nemotron_h", "model.pattern=M-*-", "model.layers=4", SPACES},
-        {LOOKS},
-    };
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+    for (int i = 0; i < N_FAMILIES; i++)
         for (int lengths = 0; lengths < 2; lengths++) {
-            const char *keys[MAX_KEYS] = {lengths ? "adapter.kind=dora" : "adapter.kind=lora", "adapter.targets=['*']"};
-            for (int k = 0; k < MAX_KEYS - 2; k++) keys[2 + k] = families[i][k];
             struct arena *a = arena_new();
+            char *keys[MAX_KEYS] = {lengths ? "adapter.kind=dora" : "adapter.kind=lora", "adapter.targets=['*']"};
+            add_family(keys, 2, MAX_KEYS, a, families[i]);
             struct config c;
             struct plan p;
             struct err e = {0};
-            if (resolve(&c, a, keys, &e)) fail_msg("%s: %s", families[i][0], e.text);
+            if (resolve(&c, a, (const char *const *)keys, &e)) fail_msg("%s: %s", families[i], e.text);
             int rc = plan_make(&p, &c, &e);
             bool experts = c.model.moe.experts > 0;
             if (lengths && experts ? !strstr(e.text, "matrices of experts") : rc)
-                fail_msg("%s, %s: %s", families[i][0], keys[0], e.text);
+                fail_msg("%s, %s: %s", families[i], keys[0], e.text);
             if (!rc) plan_free(&p);
             arena_free(a);
         }

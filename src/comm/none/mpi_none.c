@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No MPI in this build: asking for its world is refused. The build compiles either this file or comm/mpi.c. */
+/* No MPI in this build: asking for its world is refused. The build compiles either this file or comm/mpi*.c. */
 #include <stddef.h>
 
 #include "comm/crew.h"
