@@ -18,7 +18,7 @@
 #include "run/speculating.h"
 #include "run/write_many.h"
 
-enum { PROMPT_MAX = 1 << 26, IMAGE_MAX = 1 << 28, GUESSES = 4, BEAMS_MOST = 64 };
+enum { PROMPT_MAX = 1 << 26, IMAGE_MAX = 1 << 28, GUESSES = 3, BEAMS_MOST = 64 };
 #define TEMPERATURE 0.8 /* as the help says */
 
 struct request {
@@ -65,7 +65,7 @@ static const struct cli_option options[] = {
      .help = "a smaller model with the same tokenizer guesses, and the model looks at its guesses at once;\n"
              "ngram: they are what followed in the text before. What is written stays the model's"},
     {"--draft-tokens", "K", CLI_INT, AT(guesses), .lo = 1, .hi = SPECULATING_MOST,
-     .help = "with --draft: guesses of a step (default 4)"},
+     .help = "with --draft: guesses of a step (default 3)"},
     CLI_MODEL(struct request, model),
     CLI_ADAPTER(struct request, model.adapter),
     CLI_IGNORE(struct request, model.ignore),
