@@ -189,6 +189,38 @@ static void test_prompts_are_whole(void **state)
     tokenizer_free(t);
 }
 
+/* A step for which pages run short leaves what it found: those that it had taken for its first texts go back at once,
+ * and each text goes on where it was. */
+static void test_a_step_without_pages(void **state)
+{
+    (void)state;
+    struct written x;
+    struct err e = {0};
+    const float *logits;
+    int32_t ids[LONGEST];
+    prompt_of(1, ids);
+    written_open(&x, MODEL_LLAMA, LONGEST + MORE);
+    const struct model_config *m = &x.toy.g->cfg.model;
+    struct decoding *d = written_decoding(&x, 3, LONGEST + MORE,
+                                          (size_t)(7 * 2 * 16 * m->kv_heads * m->head_dim * m->layers) * sizeof(float));
+    assert_int_equal(decoding_pages(d), 7);
+    int a = decoding_open(d), b = decoding_open(d), c = decoding_open(d);
+    if (decoding_step(d, &(struct decoding_part){a, ids, LONGEST, 1}, 1, &logits, &e)) fail_msg("%s", e.text);
+    if (decoding_step(d, &(struct decoding_part){b, ids, 5, 1}, 1, &logits, &e)) fail_msg("%s", e.text);
+    int64_t left = decoding_pages_left(d);
+    assert_int_equal(left, 7 - decoding_pages_for(d, LONGEST) - decoding_pages_for(d, 5));
+    struct decoding_part two[2] = {{b, ids + 5, 20, 1}, {c, ids, LONGEST, 1}};
+    assert_int_equal(decoding_step(d, two, 2, &logits, &e), ERR_REQUEST);
+    assert_non_null(strstr(e.text, "no page of the cache is left"));
+    assert_int_equal(decoding_pages_left(d), left);
+    assert_int_equal(decoding_fed(d, b), 5);
+    assert_int_equal(decoding_fed(d, c), 0);
+    if (decoding_step(d, two, 1, &logits, &e)) fail_msg("%s", e.text);
+    assert_int_equal(decoding_fed(d, b), 25);
+    decoding_free(d);
+    written_close(&x);
+}
+
 /* Keys of the same tokens are others in short texts and in long ones. */
 static void test_pages_by_length(void **state)
 {
@@ -596,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_together_as_alone),
         cmocka_unit_test(test_as_trained),
         cmocka_unit_test(test_prompts_are_whole),
+        cmocka_unit_test(test_a_step_without_pages),
         cmocka_unit_test(test_pages_by_length),
         cmocka_unit_test(test_logprobs_of_prompts),
         cmocka_unit_test(test_ends),

@@ -92,7 +92,7 @@ for f in /proc/$pid/fd/*; do case $(readlink "$f") in "$dir/disk/"*) file=$f ;; 
 # What is written between a read and the step's own write is gone with it: many times, and over many steps.
 steps() { grep -c '"loss"' "$dir/bad/metrics.jsonl"; }
 until=$(($(steps) + 30))
-for ((i = 0; i < 100 || $(steps) < until; i++)); do
+for ((i = 0; i < 100 || (i < 5000 && $(steps) < until); i++)); do
     kill -0 $pid 2>/dev/null || break
     dd if=/dev/urandom of="$file" bs=65536 seek=$((i % 40)) count=1 conv=notrunc,nocreat 2>/dev/null
     sleep 0.05

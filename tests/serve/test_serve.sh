@@ -51,6 +51,10 @@ for draft in run ngram; do
         grep -q '"new_tokens":12,.*"guessed_tokens":[0-9]*,"taken_tokens":[0-9]*}$' two || fail "generate --draft $draft: $(cat two)"
     done
 done
+guessed() { "$tutti" generate run --prompt 'once upon once upon' --max-tokens 16 --draft run --dtype f32 --temperature 0 --json "$@" | grep -o '"guessed_tokens":[0-9]*'; }
+said=$("$tutti" generate --help | sed -n 's/.*guesses of a step (default \([0-9]*\)).*/\1/p')
+[ -n "$(guessed)" ] && [ "$(guessed)" = "$(guessed --draft-tokens "$said")" ] && [ "$(guessed)" != "$(guessed --draft-tokens $((said + 1)))" ] ||
+    fail "generate --draft: the default is not the $said guesses that --help says: $(guessed), $(guessed --draft-tokens "$said")"
 refused 'draws nothing' generate run --prompt a --beams 2 --temperature 1
 refused 'does not go with' generate run --prompt a --beams 2 --draft ngram
 refused 'does not go with' generate run --prompts prompts.jsonl --beams 2 --batch 4

@@ -7,7 +7,7 @@
  * gave 0.52, and four neighbouring rows 0.42 (Zen 3, 768 columns of bf16, one thread). From three rows of x on, two
  * rows of w are walked at once, since sums fill the registers; multiply-adds set the pace there, at 0.65 of what they
  * reach on registers alone. Rejected: prefetching by instruction, at any distance (0.6); x as floats beforehand, twelve
- * sums at once, going over w by stretches of its depth (0.9 to 1.1, by the number of rows).
+ * sums at once, going over w by stretches of its depth (none faster by more than a tenth, most of them slower).
  *
  * bf16: two neighbours lie in one lane, and become floats by a shift and a mask, in x as in w. Each sum has eight lanes
  * in an order that depth alone decides. Included by tile_avx2.c only.
