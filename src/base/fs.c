@@ -20,20 +20,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/address.h"
+#include "base/held.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 #define TEMPORARY ".tmp-" /* then process-thread */
 
+#define HERE "a path of this host"
+
 static int write_failed(struct err *e, int why, const char *path, const char *what)
 {
     if (why == ENOSPC || why == EDQUOT)
         return err_set(e, ERR_IO, "%s: %s: %s; free some space or choose another directory", path, what, strerror(why));
+    if (why == ENOENT && address_is(path)) return address_refuse(path, HERE, e);
     if (why == ENOENT) return err_set(e, ERR_IO, "%s: %s: there is no such folder for it", path, what);
     return err_errno(e, ERR_IO, why, "%s: %s", path, what);
 }
 
-bool fs_exists(const char *path) { return access(path, F_OK) == 0; }
+/* Of what a failed look says: that nothing is there, and not that it cannot be told. */
+static bool says_none(int why) { return why == ENOENT || why == ENOTDIR || why == ENAMETOOLONG; }
+
+bool fs_exists(const char *path) { return access(path, F_OK) == 0 || !says_none(errno); }
+
+enum held held_path(const char *path, struct err *why)
+{
+    struct stat st;
+    if (stat(path, &st) == 0) return HELD_KNOWN;
+    if (says_none(errno)) return HELD_NONE;
+    err_errno(why, ERR_IO, errno, "%s: cannot be looked at", path);
+    return HELD_UNKNOWN;
+}
 
 bool fs_is_dir(const char *path)
 {
@@ -55,13 +72,13 @@ int fs_look(const char *path, int64_t *bytes, struct err *e)
         *bytes = (int64_t)st.st_size;
         return OK;
     }
-    return errno == ENOENT || errno == ENOTDIR ? OK : err_errno(e, ERR_IO, errno, "%s: cannot be read", path);
+    return says_none(errno) ? OK : err_errno(e, ERR_IO, errno, "%s: cannot be read", path);
 }
 
 int fs_mkdirs(const char *path, struct err *e)
 {
     char *partial = xstrdup(path);
-    int code = OK;
+    int code = address_refuse(path, "a folder of this host", e);
     for (char *p = partial + (*partial == '/'); !code; p++) {
         char c = *p;
         if (c && c != '/') continue;

@@ -40,7 +40,7 @@ int fs_file_reopen(struct fs_file *f, struct err *e);
 /* What a failed call on a path named for reading is: the code and the text for an errno. */
 int fs_read_failed(struct err *e, int errno_value, const char *path);
 
-bool fs_exists(const char *path);
+bool fs_exists(const char *path); /* true where it cannot be told (held.h): who reads it then meets the reason */
 bool fs_is_dir(const char *path);
 int64_t fs_size(const char *path); /* -1: no such file */
 /* Where "no" must not be said for "cannot tell": *bytes is the size of what is there, -1 when nothing is.

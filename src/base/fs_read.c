@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/fs.h"
 #include "base/mem.h"
 
@@ -20,6 +21,7 @@
 
 int fs_read_failed(struct err *e, int why, const char *path)
 {
+    if (why == ENOENT && address_is(path)) return address_refuse(path, "a path of this host", e);
     if (why == ENOENT) return err_set(e, ERR_REQUEST, "%s: no such file", path);
     int asked = why == EACCES || why == EPERM || why == ENOTDIR || why == ELOOP || why == ENAMETOOLONG;
     return err_errno(e, asked ? ERR_REQUEST : ERR_IO, why, "%s: cannot be read", path);
