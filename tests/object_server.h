@@ -6,8 +6,8 @@
  *
  * It gives ranges, ETags, If-Match, lists of s3://BUCKET/... by ListObjectsV2 in pages, and where `secret` is set it
  * lets nobody in whose signature (version 4) is not right, or whose body has another SHA-256. Objects are written by
- * PUT, in one or in parts, and removed by DELETE. `trouble` is what the next `left` requests for objects meet; of
- * writing `pass` are let through before.
+ * PUT, in one or in parts, and removed by DELETE. `trouble` is what the next `left` requests for objects meet: of those
+ * that it is for (`writes`, `reads`, `only`) `pass` are let through before. Its lists may lie, and its ETags.
  */
 #ifndef TUTTI_TESTS_OBJECT_SERVER_H
 #define TUTTI_TESTS_OBJECT_SERVER_H
@@ -15,6 +15,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -50,7 +51,9 @@ enum trouble {
     REDIRECT,     /* to `extra` */
     SHORT_CHUNK,  /* half the body, without a length, then the end */
     HALF_STORED,  /* of a PUT half is kept, and the answer is 200 */
-    ERROR_INSIDE  /* of a completion: 200, and an error in the body */
+    ERROR_INSIDE, /* of a completion: 200, and an error in the body */
+    WRONG_BYTE,   /* of an answer, of the right size */
+    WRONG_STORED  /* of what is kept of a PUT, and the answer is 200 */
 };
 
 struct served {
@@ -80,9 +83,18 @@ struct object_server {
     int left, status, page;
     char extra[256];
     struct upload upload[UPLOADS_MAX];
-    int n_uploads, begun, aborted, pass; /* pass: writes that meet no trouble yet */
-    bool writes;                         /* trouble is for what writes alone */
-    bool no_copies;                      /* it does not know how */
+    int n_uploads, begun, aborted, pass;             /* pass: writes that meet no trouble yet */
+    bool writes, reads;                              /* trouble is for what writes alone; for what reads alone */
+    char only[64];                                   /* and for paths with this in them; "": all */
+    enum { TAGS_OWN, TAGS_MD5, TAGS_LIKE_MD5 } tags; /* ETags of what is put: words; MD5; what looks like that */
+    enum {
+        LISTS_END,
+        LISTS_CIRCLE,
+        LISTS_ENDLESS,
+        LISTS_EMPTY
+    } lists;        /* pages: of two names, over and over; of ever
+                       new ones; of none, and there are more */
+    bool no_copies; /* it does not know how */
     int n_copies, n_puts, n_requests, n_ranges, n_lists, busy, most_busy;
     double delay_s; /* of each answer */
     const char *id, *secret, *region, *token;
@@ -189,11 +201,43 @@ static inline void query_value(const struct asked *q, const char *name, char *ou
     url_decode(out);
 }
 
+/* What the next request meets, with the lock held. */
+static inline enum trouble server_meets(struct object_server *s, bool write, const char *path)
+{
+    if (s->left <= 0 || (s->writes && !write) || (s->reads && write) || !strstr(path, s->only)) return FINE;
+    if (s->pass > 0) {
+        s->pass--;
+        return FINE;
+    }
+    s->left--;
+    return s->trouble;
+}
+
+/* A page of a list that does not end: the token is a number that grows, or that comes again. */
+static inline bool server_list_on(struct object_server *s, int fd, const struct asked *q)
+{
+    char token[64], prefix[512], text[2048];
+    query_value(q, "continuation-token", token, sizeof token);
+    query_value(q, "prefix", prefix, sizeof prefix);
+    long long at = *token ? atoll(token) : 0, next = s->lists == LISTS_CIRCLE ? (at + 1) % 3 : at + 1;
+    char entry[700] = "";
+    if (s->lists != LISTS_EMPTY)
+        snprintf(entry, sizeof entry, "<Contents><Key>%sname-%lld</Key><ETag>x</ETag><Size>3</Size></Contents>", prefix,
+                 at);
+    snprintf(text, sizeof text,
+             "<ListBucketResult>%s<IsTruncated>true</IsTruncated><NextContinuationToken>%lld</NextContinuationToken>"
+             "</ListBucketResult>",
+             entry, next);
+    s->n_lists++;
+    return server_answer(fd, 200, "", text, strlen(text));
+}
+
 /* ListObjectsV2 of /BUCKET: names in the order they were put, which tests do not sort. The token is a number. */
 static inline bool server_list(struct object_server *s, int fd, const struct asked *q)
 {
     struct str x = {0};
     char prefix[512], token[64], next[64] = "";
+    if (s->lists != LISTS_END) return server_list_on(s, fd, q);
     query_value(q, "prefix", prefix, sizeof prefix);
     query_value(q, "continuation-token", token, sizeof token);
     int at = *token ? atoi(token + 1) : 0, given = 0;
@@ -290,6 +334,14 @@ static inline bool server_give(struct object_server *s, int fd, const struct ask
     case TRUNCATE: server_send(fd, p, n / 2); return false;
     case SLOW: return send_slowly(s, fd, p, n);
     case NO_LENGTH: server_send(fd, p, n); return false;
+    case WRONG_BYTE: {
+        unsigned char *wrong = xmalloc(n + 1);
+        if (n) memcpy(wrong, p, n);
+        if (n) wrong[n / 2] ^= 4;
+        good = server_send(fd, wrong, n);
+        xfree(wrong);
+        return good;
+    }
     default: return server_send(fd, p, n);
     }
 }
@@ -319,7 +371,17 @@ static inline void server_keep(struct object_server *s, const char *path, unsign
     else s->n_objects++;
     s->object[i] = (struct served){.p = p, .n = n, .own = p};
     memcpy(s->object[i].path, name, sizeof name);
+    char sum[MD5_TEXT];
     snprintf(s->object[i].etag, sizeof s->object[i].etag, "w%d", ++s->n_puts);
+    if (s->tags == TAGS_MD5 && md5_text(sum, p, n)) memcpy(s->object[i].etag, sum, sizeof sum);
+    if (s->tags == TAGS_LIKE_MD5) snprintf(s->object[i].etag, sizeof s->object[i].etag, "%032x", s->n_puts);
+}
+
+static inline const char *server_tag(const struct object_server *s, const char *path)
+{
+    for (int i = 0; i < s->n_objects; i++)
+        if (!strcmp(s->object[i].path, path)) return s->object[i].etag;
+    return "";
 }
 
 static inline void upload_drop(struct object_server *s, int i)
@@ -456,8 +518,10 @@ static inline bool server_write(struct object_server *s, int fd, const struct as
         s->upload[u].part[k].n = n;
         snprintf(head, sizeof head, "ETag: \"p%d\"\r\n", k);
     } else {
-        server_keep(s, path, server_copy(body, n), n);
-        snprintf(head, sizeof head, "ETag: \"w%d\"\r\n", s->n_puts);
+        unsigned char *kept = server_copy(body, n);
+        if (t == WRONG_STORED && n) kept[n / 2] ^= 4;
+        server_keep(s, path, kept, n);
+        snprintf(head, sizeof head, "ETag: \"%s\"\r\n", server_tag(s, path));
     }
     return server_answer(fd, 200, head, "", 0);
 }
@@ -503,13 +567,7 @@ static inline bool server_writes(struct object_server *s, int fd, const struct a
     size_t n;
     url_decode(path);
     pthread_mutex_lock(&s->lock);
-    enum trouble t = FINE;
-    if (s->left > 0 && s->pass > 0) {
-        s->pass--;
-    } else if (s->left > 0) {
-        t = s->trouble;
-        s->left--;
-    }
+    enum trouble t = server_meets(s, true, path);
     bool right = !s->secret || server_signature_right(s, q);
     s->n_requests++;
     double delay_s = s->delay_s;
@@ -550,7 +608,7 @@ static inline bool server_request(struct object_server *s, int fd)
         there = good && !strcmp(s->object[i].path, path);
         if (there) object = s->object[i];
     }
-    enum trouble t = good && !s->writes && s->left > 0 && s->left-- ? s->trouble : FINE;
+    enum trouble t = good ? server_meets(s, false, path) : FINE;
     bool right = good && (!s->secret || server_signature_right(s, q));
     s->n_requests += good;
     s->n_ranges += good && asked_header(q, "Range");
@@ -598,6 +656,8 @@ static inline void *server_accept(void *arg)
         if (poll(&(struct pollfd){s->listener, POLLIN, 0}, 1, 20) <= 0) continue;
         int fd = accept(s->listener, NULL, NULL);
         if (fd < 0) continue;
+        int now = 1; /* a head and a body are two sends: the second does not wait for the first one's receipt */
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
         CHECK(s->n_connections < CONNECTIONS_MAX, "a test with more than %d connections", CONNECTIONS_MAX);
         struct server_connection *c = xcalloc(1, sizeof *c);
         pthread_mutex_lock(&s->lock);
@@ -668,10 +728,26 @@ static inline void server_trouble(struct object_server *s, enum trouble t, int n
 {
     pthread_mutex_lock(&s->lock);
     s->trouble = t;
-    s->writes = false;
+    s->writes = s->reads = false;
+    s->only[0] = 0;
+    s->pass = 0;
     s->left = n;
     s->status = status;
     snprintf(s->extra, sizeof s->extra, "%s", extra);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The next n requests that read (or write) and have `only` in their path meet this, after `pass` of them. */
+static inline void server_trouble_for(struct object_server *s, enum trouble t, bool writes, const char *only, int pass,
+                                      int n, int status)
+{
+    server_trouble(s, t, 0, status, "");
+    pthread_mutex_lock(&s->lock);
+    s->writes = writes;
+    s->reads = !writes;
+    snprintf(s->only, sizeof s->only, "%s", only);
+    s->pass = pass;
+    s->left = n;
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -181,6 +181,7 @@ int attempt(struct http *h, struct attempt *a, struct err *e)
         struct http_reply r;
         char why[300], place[80];
         enum http_end end = stopped(a) ? HTTP_STOPPED : ask(h, a, &r, why);
+        a->status = end == HTTP_STOPPED ? 0 : r.status;
         enum verdict v = end == HTTP_STOPPED ? NEVER : judge(a, end, &r, why);
         if (end != HTTP_STOPPED) remote_count(a->r, 1, v == AGAIN, r.got, 0);
         if (v == DONE) return OK;

@@ -92,6 +92,8 @@ static void read_header(struct http_reply *r, const char *name, size_t name_n, c
     else if (IS("etag")) copy(r->etag, sizeof r->etag, value, n);
     else if (IS("last-modified")) copy(r->changed, sizeof r->changed, value, n);
     else if (IS("x-amz-bucket-region")) copy(r->region, sizeof r->region, value, n);
+    else if (IS("x-amz-server-side-encryption")) r->sealed |= str_starts(text, "aws:kms");
+    else if (IS("x-amz-server-side-encryption-customer-algorithm")) r->sealed = true;
     else if (IS("retry-after")) read_retry_after(r, text);
 #undef IS
 }

@@ -31,6 +31,7 @@ struct http_reply {
     char etag[200];       /* as it stands, quotes included; "": none */
     char changed[64];     /* Last-Modified; "": not said */
     char region[64];      /* x-amz-bucket-region */
+    bool sealed;          /* x-amz-server-side-encryption with a key: the ETag is not of the bytes */
     double retry_after_s; /* -1: not said */
     int64_t got;          /* bytes of the body, errors' included */
     char said[2048];      /* the beginning of an error's body */

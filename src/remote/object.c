@@ -59,9 +59,16 @@ static int check_whole(const struct remote *r, const struct url *u, const struct
                    u->shown, str_bytes(bytes, (double)b->bytes), most ? str_bytes(limit, (double)most) : "0");
 }
 
-int remote_look(struct remote *r, const char *text, struct remote_about *about, struct err *e)
+int remote_look(struct remote *r, const char *url, struct remote_about *about, struct err *e)
+{
+    int status;
+    return look_at(r, url, about, &status, e);
+}
+
+int look_at(struct remote *r, const char *text, struct remote_about *about, int *status, struct err *e)
 {
     struct url u;
+    *status = 0;
     *about = (struct remote_about){0};
     int code = url_parse(&u, text, e);
     if (!code) code = remote_start(r, u.s3, e);
@@ -76,6 +83,7 @@ int remote_look(struct remote *r, const char *text, struct remote_about *about, 
         pthread_mutex_lock(&r->front_lock);
         if (!r->front) r->front = http_new();
         code = attempt(r->front, &l.a, e);
+        *status = l.a.status;
         pthread_mutex_unlock(&r->front_lock);
     }
     if (!code) code = check_whole(r, &u, about, e);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* object_list.c: a prefix of a bucket as a folder: pages of ListObjectsV2, up to the last. */
+/* object_list.c: a prefix of a bucket as a folder: pages of ListObjectsV2, up to the last.
+ *
+ * What ends a list is counted in what is new: a name that comes again closes a circle, of however many pages; pages
+ * with next to nothing new in them, and more names than anybody takes in, are a list without an end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +10,9 @@
 #include "base/mem.h"
 #include "remote/remote_impl.h"
 #include "remote/s3_list.h"
+#include "remote/seen.h"
 
-enum { PAGE_MAX = 16 << 20 };
+enum { PAGE_MAX = 16 << 20, PAGES_FREE = 100, NAMES_A_PAGE = 10 };
 
 struct page {
     struct attempt a;
@@ -52,13 +56,33 @@ static int list_page(struct remote *r, const struct url *bucket, const char *pre
     int code = attempt(r->front, &g.a, e);
     char what[200];
     snprintf(what, sizeof what, "s3://%.60s/%.120s", bucket->bucket, prefix);
-    char *before = l->next ? xstrdup(l->next) : NULL;
     if (!code) code = s3_list_add(l, str_text(&g.xml), g.xml.n, what, e);
-    if (!code && before && l->next && !strcmp(before, l->next))
-        code = err_set(e, ERR_IO, "%s: the list of its objects goes round in a circle", what);
-    xfree(before);
     str_free(&g.xml);
     str_free(&query);
+    return code;
+}
+
+/* All pages, as long as they bring something new. */
+static int list_pages(struct remote *r, const struct url *bucket, const char *prefix, struct s3_list *l, struct err *e)
+{
+    struct seen seen = {0};
+    int64_t pages = 0;
+    int code = OK;
+    do {
+        int64_t before = l->n;
+        code = list_page(r, bucket, prefix, l, e);
+        for (int64_t i = before; !code && i < l->n; i++)
+            if (!seen_add(&seen, l->entry[i].key))
+                code = err_set(e, ERR_IO, "%s: the list of its objects goes round in a circle: %.200s comes again",
+                               bucket->shown, l->entry[i].key);
+        if (!code && l->n > r->o.list_most)
+            code = err_set(e, ERR_IO, "%s: the list of its objects has more than %lld, or does not end", bucket->shown,
+                           (long long)r->o.list_most);
+        if (!code && l->next && ++pages > PAGES_FREE + l->n / NAMES_A_PAGE)
+            code = err_set(e, ERR_IO, "%s: the list of its objects does not end: %lld pages brought %lld names",
+                           bucket->shown, (long long)pages, (long long)l->n);
+    } while (!code && l->next);
+    seen_free(&seen);
     return code;
 }
 
@@ -106,8 +130,7 @@ int remote_list(struct remote *r, const char *url, struct remote_list *out, stru
         bucket = (struct url){.s3 = true, .shown = u.shown, .bucket = u.bucket, .key = ""};
         pthread_mutex_lock(&r->front_lock);
         if (!r->front) r->front = http_new();
-        do code = list_page(r, &bucket, str_text(&prefix), &l, e);
-        while (!code && l.next);
+        code = list_pages(r, &bucket, str_text(&prefix), &l, e);
         pthread_mutex_unlock(&r->front_lock);
     }
     for (int64_t i = 0; !code && i < l.n; i++) {

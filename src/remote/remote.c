@@ -43,6 +43,14 @@ int64_t remote_bytes(const struct remote_options *o) { return slots_of(o) * o->p
 
 bool remote_is(const char *path) { return url_is(path); }
 
+int remote_check(const char *url, struct err *e)
+{
+    struct url u;
+    int code = url_parse(&u, url, e);
+    url_free(&u);
+    return code;
+}
+
 char *remote_shown(const char *url)
 {
     struct url u;
@@ -85,6 +93,7 @@ struct remote *remote_new(const struct remote_options *o)
     r->o = o ? *o : remote_defaults();
     CHECK(r->o.connections > 0 && r->o.tries > 0 && r->o.piece > 0 && r->o.piece % PIECE_BLOCK == 0,
           "options of remote");
+    if (!r->o.list_most) r->o.list_most = 5000000;
     if (!r->o.copy_most) r->o.copy_most = (int64_t)5 << 30;
     if (r->o.cache_dir) r->cache_dir = xstrdup(r->o.cache_dir);
     uint64_t about[] = {(uint64_t)getpid(), (uint64_t)(1e9 * clock_wall_s()), (uint64_t)(uintptr_t)r};

@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/held.h"
 
 struct remote_options {
     int connections;
@@ -36,6 +37,7 @@ struct remote_options {
     int64_t piece;             /* bytes */
     const char *cache_dir;     /* NULL: $XDG_CACHE_HOME/tutti/objects, else ~/.cache/tutti/objects */
     int64_t cache_limit;       /* bytes; 0: nothing is kept */
+    int64_t list_most;         /* objects of a list that are taken in; 0: 5,000,000 */
     int64_t copy_most;         /* bytes that a store is asked to copy at once; 0: 5 GiB, which S3 allows */
     const atomic_int *give_up; /* other than 0: whatever waits ends with ERR_SIGNAL; NULL: never */
 };
@@ -52,7 +54,9 @@ size_t remote_memory(const struct remote *r); /* the same, of this one */
  * way is waited for. */
 void remote_place(struct remote *r, void *memory);
 
-bool remote_is(const char *path);    /* an address, not a path */
+bool remote_is(const char *path); /* an address, not a path */
+/* ERR_REQUEST, with the reason, where no request could be made of an address: it names no bucket, no host. */
+int remote_check(const char *url, struct err *e);
 char *remote_shown(const char *url); /* of it, what everybody may see; xfree it */
 /* text, a printed config for example, with what everybody may see of the addresses in it; of a path all; xfree it. An
  * address ends at white space or a quotation mark. */
@@ -73,8 +77,10 @@ int remote_look(struct remote *r, const char *url, struct remote_about *about, s
 /* A number that changes when the object does. */
 uint64_t remote_version(const char *url, const struct remote_about *about);
 
-/* What lies below s3://BUCKET/PREFIX/: names in the order in which a folder of the same names is read (each part of a
- * name in byte order). Passed over: empty objects, and names with a part that begins with a dot. */
+/* What lies below s3://BUCKET/PREFIX/, each object once: names in the order in which a folder of the same names is read
+ * (each part of a name in byte order). Passed over: empty objects, and names with a part that begins with a dot. fails
+ * ERR_IO where a list names an object twice, has more than list_most, or comes in pages with hardly anything new in
+ * them: it would never end */
 struct remote_entry {
     char *url;
     struct remote_about about;
@@ -103,8 +109,10 @@ const char *object_name(const struct object *o); /* for messages */
 /* Bytes [at, at + n) of what is written; asked for in order, each part once. */
 typedef int remote_source_fn(void *ctx, int64_t at, size_t n, void *out, struct err *e);
 /* Makes the object, all of it or none: readers see it when the last byte is there. In parts where it is large, each of
- * which is tried again for itself; a store compares every part with its SHA-256. Memory: one part of 16 MiB, or a
- * 9,000th of it. What a failure leaves is removed, as far as the store can be reached.
+ * which is tried again for itself; a store compares every part with its SHA-256, and what it says it has (an ETag that
+ * is an MD5) is compared with what it was given: where that is another, the object is read back, and `source` is asked
+ * again. Memory: one part of 16 MiB, or a 9,000th of it. What a failure leaves is removed, as far as the store can be
+ * reached.
  *   fails   as object_read; what source fails with */
 int remote_put(struct remote *r, const char *url, remote_source_fn *source, void *ctx, int64_t bytes, struct err *e);
 /* The object `from` of the same store, of so many bytes, once more as `to`, without a byte of it passing here. Fails as
@@ -115,7 +123,11 @@ int remote_copy(struct remote *r, const char *from, const char *to, int64_t byte
 int remote_tidy(struct remote *r, const char *url, int64_t *n, struct err *e);
 /* An object that is not there: OK. */
 int remote_remove(struct remote *r, const char *url, struct err *e);
-/* A small object, at most `limit` bytes, NUL-terminated; xfree *text. */
+/* Whether there is such an object, and then all of it: at most `limit` bytes, NUL-terminated; xfree *text.
+ *   HELD_NONE      the store says so of this key (HTTP 404)
+ *   HELD_UNKNOWN   any other answer, or none: *e */
+enum held remote_hold(struct remote *r, const char *url, size_t limit, char **text, size_t *n, struct err *e);
+/* The same of one that is there. */
 int remote_get(struct remote *r, const char *url, size_t limit, char **text, size_t *n, struct err *e);
 
 struct remote_counts {

@@ -46,6 +46,7 @@ struct remote {
     bool started, stop;
     uint64_t clock;
     struct remote_counts counts;
+    atomic_bool tags_differ; /* its ETags were found to be no MD5, though they look like it */
     /* front_lock guards front: the connection of remote_look and remote_list */
     pthread_mutex_t front_lock;
     struct http *front;
@@ -81,6 +82,7 @@ struct attempt {
     size_t n_send;
     const char *source, *range; /* instead of a body: an object of the store, bytes of it (s3.h); NULL */
     const atomic_bool *closing; /* NULL: never */
+    int status;                 /* of the last answer, 0: none came; set by attempt() */
     bool (*body)(void *arg, const struct http_reply *r, const void *p, size_t n);
     enum verdict (*judge)(void *arg, const struct http_reply *r, char why[300]);
     void *arg;
@@ -89,6 +91,10 @@ struct attempt {
 int attempt(struct http *h, struct attempt *a, struct err *e);
 /* What in an answer's head contradicts the version; NULL: nothing. */
 const char *attempt_other_version(const struct remote_about *about, const struct http_reply *r);
+
+/* ---- object.c ---- */
+/* remote_look, and the status of its last answer. */
+int look_at(struct remote *r, const char *url, struct remote_about *about, int *status, struct err *e);
 
 /* ---- fetch_piece.c ---- */
 /* A piece: from the folder, else over the network. */

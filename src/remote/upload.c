@@ -14,6 +14,8 @@
 #include "base/str.h"
 #include "remote/remote_impl.h"
 #include "remote/s3_list.h"
+#include "remote/seen.h"
+#include "remote/sha256.h"
 
 enum { ANSWER_MAX = 1 << 20, PARTS_MOST = 9000 };
 static const int64_t part_least = (int64_t)16 << 20;
@@ -23,6 +25,8 @@ struct writing {
     struct url url;
     struct str said; /* the answer's body */
     char etag[200];
+    bool sealed;                /* the ETag is not of the bytes */
+    bool doubt;                 /* what the store says it has is not what it was given */
     const char *wanted;         /* an element that the answer must have; NULL: none */
     const char *source, *range; /* of what is copied within the store; NULL */
 };
@@ -39,6 +43,7 @@ static enum verdict judge(void *arg, const struct http_reply *r, char why[300])
 {
     struct writing *w = arg;
     memcpy(w->etag, r->etag, sizeof w->etag);
+    w->sealed = r->sealed;
     if (!w->wanted) return DONE;
     char *found = s3_element(str_text(&w->said), w->wanted), *code = s3_element(str_text(&w->said), "Code");
     enum verdict v = found ? DONE : AGAIN;
@@ -69,6 +74,45 @@ static int ask(struct writing *w, const char *method, const char *query, const v
     if (!w->r->front) w->r->front = http_new();
     int rc = attempt(w->r->front, &a, e);
     pthread_mutex_unlock(&w->r->front_lock);
+    return rc;
+}
+
+/* Of bytes that were just given: whether the store's ETag, where it is an MD5, is theirs. */
+static void compare_tag(struct writing *w, const void *p, size_t n)
+{
+    char mine[MD5_TEXT];
+    const char *tag = w->etag + (*w->etag == '"');
+    size_t digits = strspn(tag, "0123456789abcdef");
+    bool looks = digits == MD5_TEXT - 1 && (!tag[digits] || !strcmp(tag + digits, "\""));
+    if (!looks || w->sealed || atomic_load(&w->r->tags_differ) || !md5_text(mine, p, n)) return;
+    w->doubt |= strncmp(tag, mine, digits) != 0;
+}
+
+/* What the store has, beside what it was given. */
+static int read_back(struct writing *w, const char *url, remote_source_fn *source, void *ctx, int64_t bytes,
+                     struct err *e)
+{
+    enum { PIECE = 8 << 20 };
+    struct remote_about about;
+    struct object *o = NULL;
+    char *mine = xmalloc(PIECE), *theirs = xmalloc(PIECE);
+    int rc = remote_look(w->r, url, &about, e);
+    bool same = !rc && about.bytes == bytes;
+    if (same) rc = object_open(&o, w->r, url, &about, e);
+    for (int64_t at = 0; !rc && same && at < bytes; at += PIECE) {
+        size_t n = to_size(bytes - at < PIECE ? bytes - at : PIECE);
+        rc = source(ctx, at, n, mine, e);
+        if (!rc) rc = object_read(o, at, n, theirs, e);
+        same = !rc && !memcmp(mine, theirs, n);
+    }
+    object_close(o);
+    xfree(mine);
+    xfree(theirs);
+    if (!rc && !same) {
+        ask(w, "DELETE", "", NULL, 0, NULL, NULL);
+        rc = err_set(e, ERR_IO, "%s: the store has other bytes than it was given; it was removed again", w->url.shown);
+    }
+    if (!rc) atomic_store(&w->r->tags_differ, true); /* another kind of number, then */
     return rc;
 }
 
@@ -125,6 +169,7 @@ static int put_parts(struct writing *w, struct parts *x, const char *from, remot
         if (from) rc = copy_part(w, from, q.p, at, n, e);
         else rc = source(ctx, at, n, buffer, e);
         if (!rc && !from) rc = ask(w, "PUT", q.p, buffer, n, NULL, e);
+        if (!rc && !from) compare_tag(w, buffer, n);
         if (!rc && !*w->etag) rc = err_set(e, ERR_IO, "%s: the store gave no ETag for part %d", w->url.shown, number);
         str_printf(&x->list, "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", number, w->etag);
         str_free(&q);
@@ -166,8 +211,10 @@ int remote_put(struct remote *r, const char *url, remote_source_fn *source, void
     } else if (!rc) {
         rc = bytes ? source(ctx, 0, to_size(bytes), buffer, e) : OK;
         if (!rc) rc = ask(&w, "PUT", "", buffer, to_size(bytes), NULL, e);
+        if (!rc) compare_tag(&w, buffer, to_size(bytes));
     }
     xfree(buffer);
+    if (!rc && w.doubt) rc = read_back(&w, url, source, ctx, bytes, e);
     end(&w);
     return rc;
 }
@@ -219,6 +266,7 @@ int remote_tidy(struct remote *r, const char *url, int64_t *n, struct err *e)
     enum { PAGES = 1000 }; /* each is of what is still there */
     struct writing w;
     struct str query = {0}, prefix = {0};
+    struct seen seen = {0};
     bool more = true;
     *n = 0;
     int rc = begin(&w, r, url, e);
@@ -238,12 +286,15 @@ int remote_tidy(struct remote *r, const char *url, int64_t *n, struct err *e)
         more = !rc && l.more && l.n;
         for (int64_t i = 0; !rc && i < l.n; i++) {
             if (strncmp(l.upload[i].key, str_text(&prefix), prefix.n)) continue;
-            rc = give_up(&w, &bucket, &l.upload[i], e);
+            if (!seen_add(&seen, l.upload[i].id))
+                rc = err_set(e, ERR_IO, "%s: an upload that was given up is in the list again", w.url.shown);
+            else rc = give_up(&w, &bucket, &l.upload[i], e);
             *n += !rc;
         }
         s3_uploads_free(&l);
     }
     w.url = object;
+    seen_free(&seen);
     str_free(&prefix);
     str_free(&query);
     end(&w);
@@ -259,12 +310,12 @@ int remote_remove(struct remote *r, const char *url, struct err *e)
     return rc;
 }
 
-int remote_get(struct remote *r, const char *url, size_t limit, char **text, size_t *n, struct err *e)
+static int get(struct remote *r, const char *url, size_t limit, char **text, size_t *n, int *status, struct err *e)
 {
     struct remote_about about;
     struct object *o = NULL;
     *text = NULL;
-    int rc = remote_look(r, url, &about, e);
+    int rc = look_at(r, url, &about, status, e);
     if (!rc && (about.bytes < 0 || (uint64_t)about.bytes > limit))
         rc = err_set(e, ERR_REQUEST, "%s: %" PRId64 " bytes, at most %zu are read", url, about.bytes, limit);
     if (!rc) rc = object_open(&o, r, url, &about, e);
@@ -278,4 +329,16 @@ int remote_get(struct remote *r, const char *url, size_t limit, char **text, siz
         *text = NULL;
     }
     return rc;
+}
+
+int remote_get(struct remote *r, const char *url, size_t limit, char **text, size_t *n, struct err *e)
+{
+    int status;
+    return get(r, url, limit, text, n, &status, e);
+}
+
+enum held remote_hold(struct remote *r, const char *url, size_t limit, char **text, size_t *n, struct err *e)
+{
+    int status, rc = get(r, url, limit, text, n, &status, e);
+    return !rc ? HELD_KNOWN : rc == ERR_REQUEST && status == 404 ? HELD_NONE : HELD_UNKNOWN;
 }
