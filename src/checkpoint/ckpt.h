@@ -17,6 +17,7 @@
  *   2. A failed or killed save changes no published checkpoint; older ones are removed after publication only.
  *   3. Every byte is under a checksum; what ckpt_read and ckpt_attachment return was compared with it.
  *   4. What cannot be read is never removed or replaced: it keeps its name, or is moved aside.
+ *   5. What is another run's is neither counted nor removed by `keep`.
  * The caller holds the run's lock: one process at a time saves below a root.
  * Includes: base, layout. Order: Local unless said otherwise; ranks agree through the caller.
  */
@@ -29,6 +30,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/held.h"
 #include "base/json.h"
 #include "layout/dtype.h"
 #include "layout/region.h"
@@ -71,6 +73,7 @@ struct ckpt_info {
     int64_t step;   /* optimizer steps done */
     int64_t tokens; /* trained so far */
     int64_t seed;
+    uint64_t run;      /* the name of the run (run/run_name.h); 0: none */
     const char *extra; /* JSON text of an object: positions, and "model" (hf_config_put in hf.h); NULL: none */
     const struct ckpt_attachment *attachments;
     int n_attachments;
@@ -118,11 +121,13 @@ void ckpt_save_abort(const char *root, int64_t step, int64_t needed, struct err 
 int ckpt_save(const char *root, const struct ckpt_info *info, const struct ckpt_tensor *t, int64_t n, struct err *e);
 
 /* For who copies a finished checkpoint file by file (run/checkpoint_copies.h): ckpt_save_begin, the files below
- * ckpt_temporary (xfree it), each synced, its manifest last, and this: it gets its name, if every file is there in its
- * size. keep as in struct ckpt_info. fails   ERR_CORRUPT, ERR_IO: it is not published; ckpt_save_abort removes what
- * there is */
+ * ckpt_temporary (xfree it), each synced, its manifest last, and this: it gets its name, if every byte of it was read
+ * and has its checksum. One of that step that can be read is replaced, one that cannot is moved aside. fails
+ * ERR_CORRUPT, ERR_IO: it is not published; ckpt_save_abort removes what there is */
 char *ckpt_temporary(const char *root, int64_t step);
-int ckpt_adopt(const char *root, int64_t step, int keep, struct err *e);
+int ckpt_adopt(const char *root, int64_t step, struct err *e);
+/* Removes the published one of that step, by way of .trash-*. */
+int ckpt_remove(const char *root, int64_t step, struct err *e);
 /* Points root/best to the checkpoint of that step, which is published; -1: takes the link away. */
 int ckpt_set_best(const char *root, int64_t step, struct err *e);
 /* What extra says that the best one was when this was saved ("best": {"step": N, ...}); -1: nothing. Of what the newest
@@ -137,6 +142,7 @@ struct ckpt_listing {
     char *path;
     int64_t step, tokens, bytes;
     int64_t publication; /* -1: its manifest cannot be read */
+    uint64_t hash, run;  /* of the manifest; the name of its run, 0: it names none */
     int n_tensors;
     int code; /* OK: complete. ERR_CORRUPT: damaged; ERR_REQUEST: a newer format; ERR_IO: could not be looked at */
     char problem[1000]; /* "" when complete */
@@ -145,10 +151,23 @@ struct ckpt_listing {
  * none; one that cannot be looked at is ERR_IO. */
 int ckpt_list(const char *root, struct ckpt_listing **out, int *n, struct err *e);
 void ckpt_list_free(struct ckpt_listing *l, int n);
-/* The newest one below root (*path = NULL: there is none; xfree it). It is never guessed: one that cannot be used and
- * is, or may be, newer than all that can is an error, and so is any that could not be looked at; damaged ones that are
- * certainly older are skipped with a warning. On such an error *nearest (may be NULL) is the newest that can be used,
- * NULL when none can; xfree it. */
+/* Whether l, one that cannot be used, keeps `best` (the newest that can, NULL: none) from being known to be the newest:
+ * its publication is later; that is unknown, and its step is later, or `latest` (a name, or NULL) means it; it could
+ * not be looked at at all. */
+bool ckpt_in_the_way(const struct ckpt_listing *l, const struct ckpt_listing *best, const char *latest);
+
+/* What is below a root. It is never guessed: one that cannot be used and is, or may be, newer than all that can makes
+ * it HELD_UNKNOWN, and so does any that could not be looked at; damaged ones that are certainly older do not. */
+struct ckpt_held {
+    enum held what;
+    struct ckpt_listing newest; /* HELD_KNOWN: that; HELD_UNKNOWN: the newest that can be used; path NULL: none can */
+    struct err why;             /* of HELD_UNKNOWN */
+};
+void ckpt_hold(struct ckpt_held *h, const char *root);
+void ckpt_held_free(struct ckpt_held *h);
+/* The newest one below root (*path = NULL: there is none; xfree it), where it must be known: HELD_UNKNOWN is an error.
+ * Those that are damaged and certainly older are skipped with a warning. On an error *nearest (may be NULL) is the
+ * newest that can be used, NULL when none can; xfree it. */
 int ckpt_newest(const char *root, char **path, char **nearest, struct err *e);
 /* The same, for who has no other way to choose than to name a path. */
 int ckpt_find_latest(const char *root, char **path, struct err *e);
@@ -174,14 +193,15 @@ int ckpt_open(struct ckpt **c, const char *path, struct err *e);
  * files of boxes may be missing. */
 int ckpt_open_parted(struct ckpt **c, const char *path, struct err *e);
 void ckpt_close(struct ckpt *c);
-/* Its files, and whether the one called ckpt_file_name is here in its full size. */
+/* Its files, and whether the one called ckpt_file_name is here in its full size; HELD_NONE also where it has another
+ * size. */
 int ckpt_n_files(const struct ckpt *c);
 const char *ckpt_file_name(const struct ckpt *c, int file);
 const char *ckpt_file_of(const struct ckpt *c, int64_t i, int k); /* that box k of tensor i is in */
 /* Whether two checkpoints, by their paths, have one file of that name (ckpt_info.incremental): damaged in one, it is
  * damaged in both. */
 bool ckpt_shared(const char *path, const char *other, const char *file);
-bool ckpt_file_here(const struct ckpt *c, int file);
+enum held ckpt_file_here(const struct ckpt *c, int file, struct err *why);
 /* Which of n ranks can read which file: sees[file * n + rank], copied. Without this call all can. */
 void ckpt_seen_by(struct ckpt *c, const uint8_t *sees, int n);
 /* Whether that rank can read the file; its bytes. */
@@ -194,6 +214,7 @@ int64_t ckpt_step(const struct ckpt *c);
 int64_t ckpt_tokens(const struct ckpt *c);
 int64_t ckpt_seed(const struct ckpt *c);
 int64_t ckpt_publication(const struct ckpt *c); /* which one below its root this is */
+uint64_t ckpt_run(const struct ckpt *c);        /* name of the run that saved it; 0: it names none */
 uint64_t ckpt_hash(const struct ckpt *c);       /* of the manifest's bytes: equal for the same checkpoint only */
 /* One number of the whole state, and of a tensor's values, the same for every layout; false: an older tutti wrote it,
  * which left them out. */
@@ -241,5 +262,7 @@ int64_t ckpt_verify(struct ckpt *c, ckpt_problem_fn *bad, void *ctx);
 
 /* One of its files, attachments too. */
 int ckpt_verify_file(struct ckpt *c, int file, struct err *e);
+/* All of them, up to the first that is damaged, or cannot be read. */
+int ckpt_verify_all(struct ckpt *c, struct err *e);
 
 #endif

@@ -100,13 +100,13 @@ const char *ckpt_file_of(const struct ckpt *c, int64_t i, int k)
 
 bool ckpt_shared(const char *path, const char *other, const char *file) { return published_shared(path, other, file); }
 
-bool ckpt_file_here(const struct ckpt *c, int file)
+enum held ckpt_file_here(const struct ckpt *c, int file, struct err *why)
 {
     char *path = fs_join(c->dir, c->m.files[file].name);
     int64_t bytes;
-    bool here = fs_look(path, &bytes, NULL) == OK && bytes == c->m.files[file].bytes;
+    int rc = fs_look(path, &bytes, why);
     xfree(path);
-    return here;
+    return rc ? HELD_UNKNOWN : bytes == c->m.files[file].bytes ? HELD_KNOWN : HELD_NONE;
 }
 
 void ckpt_seen_by(struct ckpt *c, const uint8_t *sees, int n)
@@ -139,6 +139,8 @@ int64_t ckpt_tokens(const struct ckpt *c) { return c->m.tokens; }
 int64_t ckpt_seed(const struct ckpt *c) { return c->m.seed; }
 
 int64_t ckpt_publication(const struct ckpt *c) { return c->m.publication; }
+
+uint64_t ckpt_run(const struct ckpt *c) { return c->m.run; }
 
 uint64_t ckpt_hash(const struct ckpt *c) { return c->m.hash; }
 
@@ -503,6 +505,13 @@ int ckpt_verify_file(struct ckpt *c, int file, struct err *e)
     for (int i = 0; i < c->m.n_tensors && rc == OK; i++)
         for (int k = 0; k < c->m.tensors[i].n_boxes && rc == OK; k++)
             if (c->m.tensors[i].boxes[k].file == file) rc = verify_box(c, i, k, e);
+    return rc;
+}
+
+int ckpt_verify_all(struct ckpt *c, struct err *e)
+{
+    int rc = OK;
+    for (int i = 0; i < c->m.n_files && rc == OK; i++) rc = ckpt_verify_file(c, i, e);
     return rc;
 }
 

@@ -170,6 +170,7 @@ void manifest_print(const struct manifest *m, struct str *out)
     json_put_int(&o, "tokens", m->tokens);
     json_put_int(&o, "seed", m->seed);
     json_put_int(&o, "publication", m->publication);
+    if (m->run) put_sum(&o, "run", m->run);
     if (m->chunk) json_put_int(&o, "chunk", m->chunk);
     json_begin_array(&o, "files");
     for (int i = 0; i < m->n_files; i++) {
@@ -404,6 +405,7 @@ static int parse_head(struct manifest *m, const struct json *v, const char *what
     if (rc == OK) rc = json_need_int(v, "tokens", 0, COUNT_LIMIT, &m->tokens, what, e);
     if (rc == OK) rc = json_need_int(v, "seed", INT64_MIN, INT_LIMIT, &m->seed, what, e);
     if (rc == OK) rc = json_need_int(v, "publication", 0, COUNT_LIMIT, &m->publication, what, e);
+    if (rc == OK && json_get(v, "run")) rc = need_sum(v, "run", &m->run, what, e);
     if (rc == OK && json_get(v, "chunk")) rc = json_need_int(v, "chunk", 1, CHUNK_LIMIT, &m->chunk, what, e);
     return rc;
 }

@@ -5,7 +5,7 @@
  * "m", "v"). Its elements lie in boxes, each a tensor of some safetensors file. The text is one JSON object
  *
  *   {"format": "tutti checkpoint", "version": 2, "tutti": "0.1.0", "step": 500, "tokens": 4096000, "seed": 1,
- *    "publication": 7, "chunk": 4194304,
+ *    "publication": 7, "run": "0123456789abcdef", "chunk": 4194304,
  *    "files": [{"name": "boxes-00000.safetensors", "bytes": 1234, "xxh64": "..."}, ...],
  *    "tensors": [{"group": "param", "name": "norm.weight", "dtype": "bf16", "shape": [256],
  *                 "boxes": [{"file": 0, "lo": [0], "n": [256], "bytes": 512, "xxh64": "..."}]}, ...],
@@ -16,7 +16,8 @@
  * that who reads a part of it compares what it reads and no more; its "xxh64" is then that of its chunks' sums, 8 bytes
  * each, little-endian (manifest_root). In version 1 a box's "xxh64" is of its bytes, whether it has chunks or not; the
  * first of them, without "chunk", are read whole. A box's "state" and the manifest's, which may be missing, are sums of
- * values that no layout changes (state_sum.h). docs/checkpoint-format.md is the specification. A file's xxh64 covers
+ * values that no layout changes (state_sum.h); "run", which older writers left out, is the name of the run that saved
+ * it (run/run_name.h). docs/checkpoint-format.md is the specification. A file's xxh64 covers
  * its header when its name ends in .safetensors (the boxes have their own), else all of it: every byte of a checkpoint
  * is under some checksum, the manifest's own bytes included.
  *
@@ -76,6 +77,7 @@ struct manifest {
     int64_t tokens;    /* trained so far */
     int64_t seed;
     int64_t publication; /* grows by one with every publication in a directory: which one is newest */
+    uint64_t run;        /* name of the run that saved it; 0: it has none, or an older writer left it out */
     int64_t chunk;       /* bytes under one sum of a box's chunks; 0: there are none */
     struct manifest_file *files;
     int n_files;

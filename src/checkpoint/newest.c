@@ -51,18 +51,24 @@ static void view_free(struct view *v)
     xfree(v->latest);
 }
 
-static bool is_latest(const struct view *v, const struct ckpt_listing *l)
+static bool means(const char *latest, const struct ckpt_listing *l)
 {
-    return v->latest && strcmp(v->latest, last_part(l->path)) == 0;
+    return latest && strcmp(latest, last_part(l->path)) == 0;
+}
+
+static bool is_latest(const struct view *v, const struct ckpt_listing *l) { return means(v->latest, l); }
+
+bool ckpt_in_the_way(const struct ckpt_listing *l, const struct ckpt_listing *best, const char *latest)
+{
+    if (l->code == OK) return false;
+    if (!best || l->code == ERR_IO) return true;
+    if (l->publication >= 0) return l->publication > best->publication;
+    return l->step > best->step || means(latest, l);
 }
 
 static bool in_the_way(const struct view *v, const struct ckpt_listing *l)
 {
-    const struct ckpt_listing *best = v->best < 0 ? NULL : &v->list[v->best];
-    if (l->code == OK) return false;
-    if (!best || l->code == ERR_IO) return true;
-    if (l->publication >= 0) return l->publication > best->publication;
-    return l->step > best->step || is_latest(v, l);
+    return ckpt_in_the_way(l, v->best < 0 ? NULL : &v->list[v->best], v->latest);
 }
 
 /* The last of those in the way, NULL none. */
@@ -84,29 +90,55 @@ static bool latest_is_gone(const struct view *v)
     return step >= 0 && (v->best < 0 || step > v->list[v->best].step);
 }
 
-int ckpt_newest(const char *root, char **path, char **nearest, struct err *e)
+/* Why it is not known which is the newest; OK: it is. */
+static int judge(const struct view *v, const char *root, struct err *e)
+{
+    const struct ckpt_listing *bad = first_obstacle(v);
+    if (bad)
+        return err_set(e, (enum err_code)bad->code, "%s cannot be used and %s: %.600s", bad->path,
+                       v->best < 0           ? "there is no other"
+                       : bad->code == ERR_IO ? "whether it is the newest is unknown"
+                                             : "may be the newest",
+                       bad->problem);
+    if (!latest_is_gone(v)) return OK;
+    return err_set(e, ERR_CORRUPT,
+                   "%s/latest names %s, which is not there; a network file system may show it later, and if it was "
+                   "removed on purpose, remove the link too",
+                   root, v->latest);
+}
+
+void ckpt_hold(struct ckpt_held *h, const char *root)
 {
     struct view v;
-    *path = NULL;
-    if (nearest) *nearest = NULL;
-    int rc = look(&v, root, e);
-    const struct ckpt_listing *bad = rc < 0 ? NULL : first_obstacle(&v);
-    if (bad)
-        rc = err_set(e, (enum err_code)bad->code, "%s cannot be used and %s: %.600s", bad->path,
-                     v.best < 0            ? "there is no other"
-                     : bad->code == ERR_IO ? "whether it is the newest is unknown"
-                                           : "may be the newest",
-                     bad->problem);
-    else if (rc == OK && latest_is_gone(&v))
-        rc = err_set(e, ERR_CORRUPT,
-                     "%s/latest names %s, which is not there; a network file system may show it later, and if it was "
-                     "removed on purpose, remove the link too",
-                     root, v.latest);
+    *h = (struct ckpt_held){.what = HELD_UNKNOWN};
+    int rc = look(&v, root, &h->why);
+    if (rc == OK) rc = judge(&v, root, &h->why);
     for (int i = 0; rc == OK && i < v.n; i++)
         if (v.list[i].code < 0) log_warn("skipping %s, an older one: %s", v.list[i].path, v.list[i].problem);
-    char **out = rc < 0 ? nearest : path;
-    if (v.best >= 0 && out) *out = xstrdup(v.list[v.best].path);
+    if (rc == OK) h->what = v.best < 0 ? HELD_NONE : HELD_KNOWN;
+    if (v.best >= 0) {
+        h->newest = v.list[v.best];
+        h->newest.path = xstrdup(v.list[v.best].path);
+    }
     view_free(&v);
+}
+
+void ckpt_held_free(struct ckpt_held *h)
+{
+    xfree(h->newest.path);
+    *h = (struct ckpt_held){.what = HELD_UNKNOWN};
+}
+
+int ckpt_newest(const char *root, char **path, char **nearest, struct err *e)
+{
+    struct ckpt_held h;
+    *path = NULL;
+    if (nearest) *nearest = NULL;
+    ckpt_hold(&h, root);
+    char **out = h.what == HELD_UNKNOWN ? nearest : path;
+    if (h.newest.path && out) *out = xstrdup(h.newest.path);
+    int rc = h.what == HELD_UNKNOWN ? err_set(e, h.why.code, "%s", h.why.text) : OK;
+    ckpt_held_free(&h);
     return rc;
 }
 

@@ -156,6 +156,8 @@ static void describe(struct ckpt_listing *l)
         l->step = m.step;
         l->tokens = m.tokens;
         l->publication = m.publication;
+        l->hash = m.hash;
+        l->run = m.run;
         l->bytes = total_bytes(&m);
         l->n_tensors = m.n_tensors;
         l->code = compare_sizes(&m, l->path, &problem);
@@ -312,16 +314,20 @@ static int rename_by_turns(const char *temporary, const char *final, struct err 
 
 int published_rename(const char *temporary, const char *final, struct err *e)
 {
-    int rc = fs_exists(final) ? make_room(final, e) : OK;
+    enum held held = held_path(final, e); /* where that is unknown, nobody knows what would be replaced */
+    int rc = held == HELD_UNKNOWN ? (e ? (int)e->code : ERR_IO) : held == HELD_KNOWN ? make_room(final, e) : OK;
     return rc < 0 ? rc : published_replace(temporary, final, e);
 }
 
 int published_replace(const char *temporary, const char *final, struct err *e)
 {
-    if (!fs_exists(final)) return fs_rename(temporary, final, e);
-    /* The step was saved before (a run was rewound): swap the two, so that there is always a complete one. */
+    /* Where the step was saved before (a run was rewound) the two are swapped, so that there is always a complete one.
+     */
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE)) {
-        if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return rename_by_turns(temporary, final, e);
+        if (errno == ENOENT) return fs_rename(temporary, final, e); /* it was not */
+        if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP)
+            return held_path(final, NULL) == HELD_NONE ? fs_rename(temporary, final, e)
+                                                       : rename_by_turns(temporary, final, e);
         return err_errno(e, ERR_IO, errno, "%s: cannot be swapped with %s", temporary, final);
     }
     struct str root = {0};
@@ -363,15 +369,30 @@ int ckpt_set_best(const char *root, int64_t step, struct err *e)
 
 int64_t ckpt_best(const struct json *extra) { return json_int(json_get(json_get(extra, "best"), "step"), -1); }
 
-/* What the checkpoint of that directory says that the best one was when it was saved; -1: nothing. */
-static int best_by(const char *dir, int64_t *step, struct err *e)
+int ckpt_remove(const char *root, int64_t step, struct err *e)
+{
+    char *dir = published_dir(root, step);
+    int rc = remove_via_trash(root, dir, e);
+    xfree(dir);
+    return rc;
+}
+
+/* What the checkpoint of that directory says that the best one was when it was saved (-1: nothing), and whose it is. */
+static int best_by(const char *dir, int64_t *step, uint64_t *run, struct err *e)
 {
     struct manifest m;
     int rc = published_manifest(&m, dir, e);
     if (rc < 0) return rc;
     *step = ckpt_best(m.extra);
+    *run = m.run;
     manifest_fini(&m);
     return OK;
+}
+
+/* A broken one is for a person, and another run's for that run. */
+static bool counts(const struct ckpt_listing *l, uint64_t run)
+{
+    return l->code == OK && (!run || !l->run || l->run == run);
 }
 
 int published_prune(const char *root, int keep, int64_t keep_every, const char *newest, int64_t in_use, struct err *e)
@@ -380,12 +401,13 @@ int published_prune(const char *root, int keep, int64_t keep_every, const char *
     struct ckpt_listing *list;
     int n, n_complete = 0;
     int64_t best = -1;
-    int rc = best_by(newest, &best, e);
+    uint64_t run = 0;
+    int rc = best_by(newest, &best, &run, e);
     if (rc == OK) rc = ckpt_list(root, &list, &n, e);
     if (rc < 0) return rc;
-    for (int i = 0; i < n; i++) n_complete += !*list[i].problem;
+    for (int i = 0; i < n; i++) n_complete += counts(&list[i], run);
     for (int i = 0; i < n && n_complete > keep && rc == OK; i++) {
-        if (*list[i].problem || strcmp(list[i].path, newest) == 0) continue; /* a broken one is for a person */
+        if (!counts(&list[i], run) || strcmp(list[i].path, newest) == 0) continue;
         n_complete--;
         if (list[i].step != in_use && list[i].step != best && (!keep_every || list[i].step % keep_every))
             rc = remove_via_trash(root, list[i].path, e);

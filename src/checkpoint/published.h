@@ -34,7 +34,8 @@ int64_t published_step(const char *name);
 /* More than any publication below root. */
 int published_next(const char *root, int64_t *publication, struct err *e);
 /* Removes complete ones, never `newest`: of the `keep` last published (0: all) none, and none whose step is a multiple
- * of keep_every (0: no such rule), nor that of step in_use (-1: none), nor the one that newest names as the best. */
+ * of keep_every (0: no such rule), nor that of step in_use (-1: none), nor the one that newest names as the best.
+ * Another run's are neither counted nor removed. */
 int published_prune(const char *root, int keep, int64_t keep_every, const char *newest, int64_t in_use, struct err *e);
 /* Whether two checkpoints have one file of that name, by a hard link. */
 bool published_shared(const char *dir, const char *other, const char *file);

@@ -241,6 +241,7 @@ static int build(const char *root, const char *dir, int n_ranks, const struct ck
     m.step = info->step;
     m.tokens = info->tokens;
     m.seed = info->seed;
+    m.run = info->run;
     int rc = info->extra ? json_parse(&extra, info->extra, strlen(info->extra), "extra", e) : OK;
     m.extra = extra;
     m.publication = info->publication;
@@ -280,22 +281,31 @@ char *ckpt_temporary(const char *root, int64_t step) { return published_temporar
 
 int64_t ckpt_step_of(const char *name) { return published_step(name); }
 
-int ckpt_adopt(const char *root, int64_t step, int keep, struct err *e)
+/* Before it has a name that others look for: every byte of it, as this host reads it back. */
+static int verify(const char *dir, int64_t step, struct err *e)
 {
     struct manifest m;
-    char *dir = published_temporary(root, step), *final = published_dir(root, step), *above = fs_join(root, "..");
+    struct ckpt *c = NULL;
     int rc = published_read(&m, dir, e);
-    if (rc == OK) {
-        if (m.step != step) rc = err_set(e, ERR_CORRUPT, "%s: is of step %" PRId64 ", not %" PRId64, dir, m.step, step);
-        manifest_fini(&m);
-    }
+    if (rc < 0) return rc;
+    if (m.step != step) rc = err_set(e, ERR_CORRUPT, "%s: is of step %" PRId64 ", not %" PRId64, dir, m.step, step);
+    manifest_fini(&m);
+    if (rc == OK) rc = ckpt_open_parted(&c, dir, e);
+    if (rc == OK) rc = ckpt_verify_all(c, e);
+    ckpt_close(c);
+    return rc;
+}
+
+int ckpt_adopt(const char *root, int64_t step, struct err *e)
+{
+    char *dir = published_temporary(root, step), *final = published_dir(root, step), *above = fs_join(root, "..");
+    int rc = verify(dir, step, e);
     if (rc == OK) rc = fs_sync_dir(dir, e);
     if (rc == OK) rc = fs_sync_dir(above, e);
     if (rc == OK) rc = published_rename(dir, final, e);
     if (rc == OK) {
         struct err later;
         if (published_set_latest(root, final, &later) < 0) log_warn("%s", later.text);
-        if (published_prune(root, keep, 0, final, -1, &later) < 0) log_warn("%s", later.text);
     }
     xfree(above);
     xfree(final);

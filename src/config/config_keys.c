@@ -445,7 +445,7 @@ const struct conf_row config_rows[] = {
          "how long ranks wait for one that saves before they name it and the run ends; 0: comm.timeout_s"),
     TEXT("checkpoint.resume", checkpoint.resume, "auto",
          "auto: from the newest of run.dir, and an error where that cannot be used; step-00000500: that one of run.dir; a path; never: "
-         "afresh, what is there is moved aside"),
+         "afresh, what is there is moved aside; copy: from the newest in checkpoint.copy_to, whatever run it is of"),
 
     TEXT("checkpoint.copy_to", checkpoint.copy_to, "null",
          "finished checkpoints are copied there beside the steps, and come back from there when run.dir has none as new: a folder (another "

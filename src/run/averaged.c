@@ -8,14 +8,14 @@
 #include "base/mem.h"
 #include "checkpoint/remake.h"
 
-static bool is_there(const char *out, int64_t step)
+static enum held is_there(const char *out, int64_t step, struct err *why)
 {
     char name[64];
     snprintf(name, sizeof name, "step-%08lld/manifest.json", (long long)step);
     char *path = fs_join(out, name);
-    bool there = fs_exists(path);
+    enum held held = held_path(path, why);
     xfree(path);
-    return there;
+    return held;
 }
 
 /* The complete ones of a list that is oldest first. */
@@ -43,7 +43,8 @@ int averaged_write(const char *root, const char *out, int most, int64_t step, st
     struct ckpt_listing *list;
     char *aside = NULL;
     int n, good = 0;
-    if (is_there(out, step)) return OK;
+    enum held there = is_there(out, step, e);
+    if (there != HELD_NONE) return there == HELD_KNOWN ? OK : (int)e->code;
     int rc = ckpt_list(root, &list, &n, e);
     if (rc) return rc;
     for (int i = 0; i < n; i++) good += list[i].code == OK;

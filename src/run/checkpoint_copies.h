@@ -12,19 +12,33 @@
 #include "run/copy_place.h"
 
 struct copies;
+enum { COPIES_PASSED = 16 };
+/* What the start found there. */
+struct copies_found {
+    bool fetched;                  /* a copy is below root now */
+    uint64_t run;                  /* whose it is; 0: nothing was fetched, or it names no run */
+    int64_t passed[COPIES_PASSED]; /* steps of copies that were read, are damaged and later than what is here now */
+    int n_passed;
+};
 struct copies_config {
-    const char *to, *root; /* where copies go; checkpoints of the run */
-    int64_t keep;          /* newest ones that stay there; 0: all */
+    const char *to, *root, *run_dir; /* where copies go; checkpoints of the run; its folder */
+    uint64_t run;                    /* its name; 0: none yet */
+    bool takes;                      /* a person said so: whatever run's copies are there */
+    bool damaged;                    /* the newest below root was read, and is damaged */
+    int64_t keep;                    /* newest ones that stay there; 0: all */
     double retry_s;
+    const struct copies_found *found; /* for copies_begin; NULL: nobody looked */
     const struct remote_options *remote;
 };
-/* *fetched: the newest copy was published later than everything below root, or is whole where the same is damaged here:
- * it is below root now. Before the run looks for the newest.
- *   fails   ERR_REQUEST; ERR_IO: it cannot be known what is there, and nothing here is known to be the newest */
-int copies_fetch(const struct copies_config *c, bool *fetched, struct err *e);
-/* Begins the thread, which copies the newest of root if it is not there.
- *   fails   ERR_REQUEST: the place holds what was published later than anything of this run, so this run's copies would
- *           never be the newest there; ERR_IO where it cannot be asked is said, and tried again by the thread */
+/* Before the run looks for the newest. Where the newest copy was published later than everything below root, or is
+ * whole where the same is damaged here, it is below root afterwards; where that copy is damaged, the next one. A place
+ * that cannot be read wholly is a warning where what is below root is known and whole. fails   ERR_REQUEST: another
+ * run's copies; ERR_IO, ERR_CORRUPT: it cannot be known what is there, or none of it can be used, and nothing here is
+ * known to be the newest */
+int copies_fetch(const struct copies_config *c, struct copies_found *found, struct err *e);
+/* Begins the thread, which copies the newest of root if it is not there. The run has a name now.
+ *   fails   ERR_REQUEST: another run's copies are there, or what was published later than anything of this run, so this
+ *           run's copies would never be the newest; what cannot be asked is said, and tried again by the thread */
 int copies_begin(struct copies **out, const struct copies_config *c, struct err *e);
 /* A checkpoint was published. */
 void copies_offer(struct copies *x, int64_t step);

@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files go one after the other, in pieces; a store's parts are retried by remote/upload.c. Before a manifest is written
- * the store is asked what it has, so that a store that keeps less than it was given is found before anybody relies on
- * it. Removal takes the manifest first: what is half removed is not complete.
+/* What a place of copies holds, and whose it is. A folder is read as any root of checkpoints; of a store the list of
+ * objects is the directory, and every manifest in it is read. Whatever cannot be read is in the list with its reason,
+ * and one rule, that of a run's own disk (checkpoint/newest.c), says whether it stands in the way of knowing which is
+ * the newest. One thing is judged otherwise: of copies a damaged one is no reason to stop where another is whole, since
+ * nobody else has it whole either.
+ * Cost: a list, and a small request for each copy and the owner.
  */
 #include "run/copy_place.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "checkpoint/manifest.h"
+#include "run/copy_place_impl.h"
 
-#define PIECE ((int64_t)8 << 20)
-
+/* No cache: what was fetched wrong once must not come again, and a checkpoint comes once. */
 int copy_place_open(struct copy_place *p, const char *to, const struct remote_options *o, struct err *e)
 {
+    struct remote_options options = o ? *o : remote_defaults();
     *p = (struct copy_place){.to = xstrdup(to), .shown = remote_is(to) ? remote_shown(to) : xstrdup(to)};
+    int rc = remote_is(to) ? remote_check(to, e) : address_refuse(to, "a folder, or s3://BUCKET/PREFIX", e);
+    if (rc) return rc;
     for (size_t n = strlen(p->to); n > 1 && p->to[n - 1] == '/'; n--) p->to[n - 1] = 0;
     if (!remote_is(to)) return OK;
     if (!str_starts(to, "s3://"))
@@ -27,7 +33,9 @@ int copy_place_open(struct copy_place *p, const char *to, const struct remote_op
                        "%s: checkpoints are copied to a folder or to s3://BUCKET/PREFIX; http:// and https:// have no "
                        "agreed way to list and remove",
                        p->shown);
-    p->r = remote_new(o);
+    options.cache_limit = 0;
+    options.list_most = 200000;
+    p->r = remote_new(&options);
     return OK;
 }
 
@@ -39,17 +47,16 @@ void copy_place_close(struct copy_place *p)
     *p = (struct copy_place){0};
 }
 
-static char *url_of(const struct copy_place *p, int64_t step, const char *name)
+char *copy_name(const struct copy_place *p, int64_t step, const char *name)
 {
     struct str s = {0};
-    str_printf(&s, "%s/step-%08" PRId64 "/%s", p->to, step, name);
+    str_printf(&s, "%s/", p->to);
+    if (step >= 0) str_printf(&s, "step-%08" PRId64 "/", step);
+    str_puts(&s, name);
     return s.p;
 }
 
-/* -- what a store has ------------------------------------------------------------------------------------------ */
-
-/* "s3://b/p/step-00000500/NAME": the step and the name; -1: something else. */
-static int64_t step_in(const struct copy_place *p, const char *url, const char **name)
+int64_t copy_step_in(const struct copy_place *p, const char *url, const char **name)
 {
     size_t n = strlen(p->to);
     char dir[64];
@@ -61,358 +68,227 @@ static int64_t step_in(const struct copy_place *p, const char *url, const char *
     return ckpt_step_of(dir);
 }
 
-static int64_t bytes_there(const struct copy_place *p, const struct remote_list *l, int64_t step, const char *name)
+int64_t copy_bytes(const struct copy_place *p, const struct remote_list *l, int64_t step, const char *name)
 {
     for (int64_t i = 0; i < l->n; i++) {
         const char *found;
-        if (step_in(p, l->entry[i].url, &found) == step && !strcmp(found, name)) return l->entry[i].about.bytes;
+        if (copy_step_in(p, l->entry[i].url, &found) == step && !strcmp(found, name)) return l->entry[i].about.bytes;
     }
     return -1;
 }
 
-static bool all_there(const struct copy_place *p, const struct remote_list *l, const struct manifest *m)
-{
-    for (int i = 0; i < m->n_files; i++) /* lists leave empty objects out */
-        if (m->files[i].bytes && bytes_there(p, l, m->step, m->files[i].name) != m->files[i].bytes) return false;
-    return true;
-}
+/* -- a store's copies ------------------------------------------------------------------------------------------- */
 
-static int read_manifest(struct copy_place *p, int64_t step, struct manifest *m, struct err *e)
+static int read_text(struct copy_place *p, const char *url, struct manifest *m, struct err *e)
 {
-    char *url = url_of(p, step, MANIFEST_NAME), *text;
+    char *text;
     size_t n;
     int rc = remote_get(p->r, url, MANIFEST_LIMIT, &text, &n, e);
+    if (rc && rc != ERR_SIGNAL && e) rc = (int)(e->code = ERR_IO); /* it is there: whatever the answer was */
     if (!rc) rc = manifest_parse(m, text, n, url, false, e);
-    if (!rc && m->step != step) {
-        rc = err_set(e, ERR_CORRUPT, "%s: is of step %" PRId64, url, m->step);
-        manifest_fini(m);
-    }
-    if (text) xfree(text);
-    xfree(url);
+    xfree(text);
     return rc;
 }
 
-struct stored_copies {
-    struct copy_at *at;
-    int n, room;
-};
-
-/* All complete ones of a bucket. What is damaged is passed over with a warning: another copy may do. */
-static int list_store(struct copy_place *p, const struct remote_list *l, struct stored_copies *s, struct err *e)
+int copy_manifest(struct copy_place *p, int64_t step, struct manifest *m, struct err *e)
 {
-    for (int64_t i = 0; i < l->n; i++) {
-        const char *name;
-        struct manifest m;
-        struct err why;
-        int64_t step = step_in(p, l->entry[i].url, &name);
-        if (step < 0 || strcmp(name, MANIFEST_NAME)) continue;
-        int rc = read_manifest(p, step, &m, &why);
-        if (rc == ERR_IO || rc == ERR_SIGNAL) {
-            *e = why;
-            return rc;
-        }
-        if (rc) log_warn("a copy that cannot be used: %s", why.text);
-        if (rc) continue;
-        GROW(s->at, s->n, s->room, 1);
-        if (all_there(p, l, &m)) s->at[s->n++] = (struct copy_at){step, m.publication, m.hash};
-        manifest_fini(&m);
+    char *path = copy_name(p, step, MANIFEST_NAME);
+    int rc = p->r ? read_text(p, path, m, e) : manifest_read(m, path, false, e);
+    /* A wrong answer is not damage: that is there the second time, too. */
+    if (rc == ERR_CORRUPT && p->r) rc = read_text(p, path, m, e);
+    if (!rc && m->step != step) {
+        rc = err_set(e, ERR_CORRUPT, "%s: is of step %" PRId64, path, m->step);
+        manifest_fini(m);
+    }
+    xfree(path);
+    return rc;
+}
+
+static int compare_sizes(const struct copy_place *p, const struct remote_list *l, const struct manifest *m,
+                         struct err *e)
+{
+    for (int i = 0; i < m->n_files; i++) {
+        int64_t found = copy_bytes(p, l, m->step, m->files[i].name);
+        if (m->files[i].bytes && found != m->files[i].bytes) /* lists leave empty objects out */
+            return err_set(e, ERR_CORRUPT,
+                           "%s: step %" PRId64 ": %s has %" PRId64 " bytes there, %" PRId64
+                           " were written (-1: it is missing); use another checkpoint",
+                           p->shown, m->step, m->files[i].name, found, m->files[i].bytes);
     }
     return OK;
 }
 
-static int newest_folder(const struct copy_place *p, struct copy_at *newest, struct err *e)
-{
-    struct ckpt_listing *list;
-    int n;
-    int rc = ckpt_list(p->to, &list, &n, e);
-    for (int i = 0; !rc && i < n; i++) {
-        struct ckpt *c;
-        if (list[i].code || list[i].publication < newest->publication) continue;
-        if (ckpt_open(&c, list[i].path, NULL)) continue;
-        *newest = (struct copy_at){list[i].step, list[i].publication, ckpt_hash(c)};
-        ckpt_close(c);
-    }
-    ckpt_list_free(list, n);
-    return rc;
-}
-
-int copy_place_newest(struct copy_place *p, struct copy_at *newest, struct err *e)
-{
-    struct remote_list l;
-    struct stored_copies s = {0};
-    *newest = (struct copy_at){-1, -1, 0};
-    if (!p->r) return newest_folder(p, newest, e);
-    int rc = remote_list(p->r, p->to, &l, e);
-    if (rc) return rc;
-    rc = list_store(p, &l, &s, e);
-    for (int i = 0; !rc && i < s.n; i++)
-        if (s.at[i].publication > newest->publication) *newest = s.at[i];
-    xfree(s.at);
-    remote_list_free(&l);
-    return rc;
-}
-
-/* -- files ----------------------------------------------------------------------------------------------------- */
-
-/* Bytes of a file of this host, or of an object. */
-struct reader {
-    struct fs_file f;
-    struct object *o;
-};
-
-static int read_file(void *ctx, int64_t at, size_t n, void *out, struct err *e)
-{
-    const struct reader *r = ctx;
-    return r->o ? object_read(r->o, at, n, out, e) : fs_file_read(&r->f, at, n, out, e);
-}
-
-static int write_file(const char *path, remote_source_fn *source, void *ctx, int64_t bytes, struct err *e)
-{
-    struct fs_writer *w;
-    int rc = fs_writer_open(&w, path, e);
-    if (rc) return rc;
-    void *piece = xmalloc(PIECE);
-    for (int64_t at = 0; at < bytes && !rc; at += PIECE) {
-        size_t n = to_size(bytes - at < PIECE ? bytes - at : PIECE);
-        rc = source(ctx, at, n, piece, e);
-        if (!rc) rc = fs_writer_write(w, piece, n, e);
-    }
-    xfree(piece);
-    int closed = fs_writer_close(w, true, rc ? NULL : e);
-    return rc ? rc : closed;
-}
-
-/* One file of this host to where path says. */
-static int copy_file(struct copy_place *p, const char *from, const char *path, struct err *e)
-{
-    struct reader r = {0};
-    int rc = fs_file_open(&r.f, from, e);
-    if (!rc) {
-        rc = p->r ? remote_put(p->r, path, read_file, &r, r.f.bytes, e) : write_file(path, read_file, &r, r.f.bytes, e);
-        fs_file_close(&r.f);
-    }
-    return rc;
-}
-
-/* -- making one ------------------------------------------------------------------------------------------------ */
-
-/* What the copy before this one has of it already: boxes that stand still (checkpoint/still.h). */
-struct twins {
-    bool any;
-    struct manifest mine, theirs;
-};
-
-static int read_twins(struct copy_place *p, const char *from, int64_t step, struct twins *t, struct err *e)
-{
-    char name[64];
-    *t = (struct twins){0};
-    char *path = fs_join(from, MANIFEST_NAME);
-    int rc = manifest_read(&t->mine, path, false, e);
-    xfree(path);
-    if (rc) return rc;
-    snprintf(name, sizeof name, "step-%08" PRId64 "/" MANIFEST_NAME, step);
-    path = fs_join(p->to, name);
-    t->any = step >= 0 &&
-             (p->r ? read_manifest(p, step, &t->theirs, NULL) : manifest_read(&t->theirs, path, false, NULL)) == OK;
-    xfree(path);
-    return OK; /* without it all is copied */
-}
-
-static void free_twins(struct twins *t)
-{
-    manifest_fini(&t->mine);
-    if (t->any) manifest_fini(&t->theirs);
-}
-
-static bool has_twin(const struct twins *t, const char *name)
-{
-    int a = 0, b = 0;
-    if (!t->any) return false;
-    while (a < t->mine.n_files && strcmp(t->mine.files[a].name, name)) a++;
-    while (b < t->theirs.n_files && strcmp(t->theirs.files[b].name, name)) b++;
-    return a < t->mine.n_files && b < t->theirs.n_files && manifest_same_file(&t->mine, a, &t->theirs, b);
-}
-
-/* The place's own file once more: a store copies it, in a folder it is linked. False: it has to be brought. */
-static bool take_twin(struct copy_place *p, const struct twins *t, const char *name, int64_t bytes, const char *to)
-{
-    struct err why;
-    if (!has_twin(t, name)) return false;
-    char *from, *dir = NULL;
-    if (p->r) {
-        from = url_of(p, t->theirs.step, name);
-    } else {
-        char step[40];
-        snprintf(step, sizeof step, "step-%08" PRId64, t->theirs.step);
-        dir = fs_join(p->to, step);
-        from = fs_join(dir, name);
-    }
-    int rc = p->r ? remote_copy(p->r, from, to, bytes, &why) : fs_link(from, to, &why);
-    if (rc && rc != ERR_SIGNAL) log_info("%s is brought again: %s", name, why.text);
-    xfree(from);
-    xfree(dir);
-    return !rc;
-}
-
-/* What the store has must be what it was given. */
-static int check_store(struct copy_place *p, const struct ckpt *c, struct err *e)
-{
-    struct remote_list l = {0};
-    int rc = remote_list(p->r, p->to, &l, e);
-    for (int k = 0; k < ckpt_n_files(c) && !rc; k++) {
-        char *file = fs_join(ckpt_path(c), ckpt_file_name(c, k));
-        int64_t wanted = fs_size(file), found = bytes_there(p, &l, ckpt_step(c), ckpt_file_name(c, k));
-        if (wanted && found != wanted)
-            rc = err_set(e, ERR_IO,
-                         "%s: the store has %" PRId64 " bytes of step %" PRId64 "'s %s, it was given %" PRId64,
-                         p->shown, found, ckpt_step(c), ckpt_file_name(c, k), wanted);
-        xfree(file);
-    }
-    remote_list_free(&l);
-    return rc;
-}
-
-/* Each file, compared before its bytes leave; the manifest last. */
-static int put_files(struct copy_place *p, struct ckpt *c, const struct twins *t, const char *dir, struct err *e)
-{
-    int rc = OK;
-    for (int i = 0; i <= ckpt_n_files(c) && !rc; i++) {
-        bool last = i == ckpt_n_files(c);
-        const char *name = last ? MANIFEST_NAME : ckpt_file_name(c, i);
-        char *from = fs_join(ckpt_path(c), name), *to = p->r ? url_of(p, ckpt_step(c), name) : fs_join(dir, name);
-        if (last && p->r) rc = check_store(p, c, e);
-        if (last || !take_twin(p, t, name, fs_size(from), to)) {
-            if (!rc && !last) rc = ckpt_verify_file(c, i, e);
-            if (!rc) rc = copy_file(p, from, to, e);
-        }
-        xfree(to);
-        xfree(from);
-    }
-    return rc;
-}
-
-static int remove_step(struct copy_place *p, const struct remote_list *l, int64_t step, struct err *e)
-{
-    int rc = OK;
-    for (int manifest = 1; manifest >= 0; manifest--)
-        for (int64_t i = 0; i < l->n && !rc; i++) {
-            const char *name;
-            if (step_in(p, l->entry[i].url, &name) != step || (strcmp(name, MANIFEST_NAME) == 0) != (manifest == 1))
-                continue;
-            rc = remote_remove(p->r, l->entry[i].url, e);
-        }
-    return rc;
-}
-
-/* best: a step that stays. */
-static int prune_store(struct copy_place *p, int keep, int64_t best, struct err *e)
-{
-    struct remote_list l;
-    struct stored_copies s = {0};
-    int rc = remote_list(p->r, p->to, &l, e);
-    if (rc) return rc;
-    rc = list_store(p, &l, &s, e);
-    while (!rc && s.n > keep) {
-        int oldest = 0;
-        for (int i = 1; i < s.n; i++)
-            if (s.at[i].publication < s.at[oldest].publication) oldest = i;
-        if (s.at[oldest].step != best) rc = remove_step(p, &l, s.at[oldest].step, e);
-        s.at[oldest] = s.at[--s.n];
-    }
-    xfree(s.at);
-    remote_list_free(&l);
-    return rc;
-}
-
-/* A copy of that step that is there is not complete any more before its files change. */
-static int begin_store(struct copy_place *p, int64_t step, struct err *e)
-{
-    char *manifest = url_of(p, step, MANIFEST_NAME);
-    int rc = remote_remove(p->r, manifest, e);
-    xfree(manifest);
-    return rc;
-}
-
-int copy_place_put(struct copy_place *p, const char *from, int keep, bool *made, struct err *e)
-{
-    struct ckpt *c;
-    struct copy_at newest;
-    int rc = ckpt_open(&c, from, e);
-    *made = false;
-    if (rc) return rc;
-    int64_t step = ckpt_step(c);
-    rc = copy_place_newest(p, &newest, e);
-    if (rc || (newest.step == step && newest.hash == ckpt_hash(c))) {
-        ckpt_close(c);
-        return rc;
-    }
-    struct twins t = {0};
-    char *dir = ckpt_temporary(p->to, step);
-    rc = read_twins(p, ckpt_path(c), newest.step == step ? -1 : newest.step, &t, e);
-    if (!rc) rc = p->r ? begin_store(p, step, e) : ckpt_save_begin(p->to, step, e);
-    if (!rc) rc = put_files(p, c, &t, dir, e);
-    *made = !rc;
-    free_twins(&t);
-    if (!p->r && !rc) rc = ckpt_adopt(p->to, step, keep, e);
-    if (!p->r && rc) ckpt_save_abort(p->to, step, 0, NULL);
-    if (p->r && !rc && keep) rc = prune_store(p, keep, ckpt_best(ckpt_extra(c)), e);
-    xfree(dir);
-    ckpt_close(c);
-    return rc;
-}
-
-void copy_place_tidy(struct copy_place *p)
-{
-    struct err why;
-    int64_t n = 0;
-    if (!p->r) return; /* ckpt_save_begin of a folder does */
-    int rc = remote_tidy(p->r, p->to, &n, &why);
-    if (n) log_info("%s: %" PRId64 " objects that a killed process had begun are given up", p->shown, n);
-    if (rc && rc != ERR_SIGNAL)
-        log_warn("%s: whether a killed process left parts of objects there is unknown: %s", p->shown, why.text);
-}
-
-/* -- taking one back ------------------------------------------------------------------------------------------- */
-
-static int take_file(struct copy_place *p, int64_t step, const char *name, const char *dir, struct err *e)
-{
-    char *to = fs_join(dir, name), *from;
-    struct reader r = {0};
-    struct remote_about about;
-    int rc;
-    if (p->r) {
-        from = url_of(p, step, name);
-        rc = remote_look(p->r, from, &about, e);
-        if (!rc) rc = object_open(&r.o, p->r, from, &about, e);
-        if (!rc) rc = write_file(to, read_file, &r, object_bytes(r.o), e);
-        object_close(r.o);
-    } else {
-        char one[40];
-        snprintf(one, sizeof one, "step-%08" PRId64, step);
-        char *there = fs_join(p->to, one);
-        from = fs_join(there, name);
-        rc = copy_file(p, from, to, e);
-        xfree(there);
-    }
-    xfree(from);
-    xfree(to);
-    return rc;
-}
-
-int copy_place_take(struct copy_place *p, int64_t step, const char *root, struct err *e)
+static int describe(struct copy_place *p, const struct remote_list *l, struct ckpt_listing *x)
 {
     struct manifest m;
-    char *dir = ckpt_temporary(root, step), *path = fs_join(dir, MANIFEST_NAME);
-    int rc = ckpt_save_begin(root, step, e);
-    if (!rc) rc = take_file(p, step, MANIFEST_NAME, dir, e);
-    if (!rc) rc = manifest_read(&m, path, false, e);
-    if (!rc) {
-        for (int i = 0; i < m.n_files && !rc; i++) rc = take_file(p, step, m.files[i].name, dir, e);
+    struct err problem = {0};
+    x->publication = -1;
+    x->code = copy_manifest(p, x->step, &m, &problem);
+    if (x->code == OK) {
+        x->tokens = m.tokens;
+        x->publication = m.publication;
+        x->hash = m.hash;
+        x->run = m.run;
+        x->n_tensors = m.n_tensors;
+        x->code = compare_sizes(p, l, &m, &problem);
         manifest_fini(&m);
     }
-    if (!rc) rc = ckpt_adopt(root, step, 0, e);
-    if (rc) ckpt_save_abort(root, step, 0, NULL);
-    xfree(path);
-    xfree(dir);
+    if (x->code) snprintf(x->problem, sizeof x->problem, "%s", problem.text);
+    return x->code;
+}
+
+static int by_publication(const void *a, const void *b)
+{
+    const struct ckpt_listing *x = a, *y = b;
+    if (x->publication != y->publication) return x->publication < y->publication ? -1 : 1;
+    return (x->step > y->step) - (x->step < y->step);
+}
+
+/* All that have a manifest. */
+static int list_store(struct copy_place *p, struct copy_held *h, struct err *e)
+{
+    int room = 0, rc = remote_list(p->r, p->to, &h->objects, e);
+    for (int64_t i = 0; !rc && i < h->objects.n; i++) {
+        const char *name;
+        int64_t step = copy_step_in(p, h->objects.entry[i].url, &name);
+        if (step < 0 || strcmp(name, MANIFEST_NAME)) continue;
+        GROW(h->list, h->n, room, 1);
+        struct ckpt_listing *x = &h->list[h->n++];
+        *x = (struct ckpt_listing){.path = xstrdup(h->objects.entry[i].url), .step = step};
+        if (describe(p, &h->objects, x) == ERR_SIGNAL) rc = err_set(e, ERR_SIGNAL, "%s", x->problem);
+    }
+    if (h->n) qsort(h->list, to_size(h->n), sizeof *h->list, by_publication);
     return rc;
+}
+
+/* -- whose it is ------------------------------------------------------------------------------------------------ */
+
+static enum held owner_text(struct copy_place *p, const char *path, char **text, size_t *n, struct err *e)
+{
+    *text = NULL;
+    if (p->r) return remote_hold(p->r, path, COPY_OWNER_LIMIT, text, n, e);
+    enum held held = held_path(path, e);
+    if (held == HELD_KNOWN && fs_read_all(path, COPY_OWNER_LIMIT, text, n, e)) held = HELD_UNKNOWN;
+    return held;
+}
+
+static int read_owner(struct copy_place *p, struct copy_held *h, struct err *e)
+{
+    char *path = copy_name(p, -1, COPY_OWNER_NAME), *text = NULL;
+    size_t n = 0;
+    enum held held = owner_text(p, path, &text, &n, e);
+    int rc = held == HELD_UNKNOWN ? (int)e->code : OK;
+    for (int64_t i = 0; held == HELD_NONE && i < h->objects.n; i++)
+        if (!strcmp(h->objects.entry[i].url, path))
+            rc = err_set(e, ERR_IO, "%s: is in the list of objects, and the store says that there is none", path);
+    if (held == HELD_KNOWN) rc = copy_owner_parse(&h->owner, text, n, path, e);
+    if (rc == ERR_REQUEST)
+        rc = (int)(e->code = ERR_IO); /* forbidden, for example: nothing is wrong with what was asked */
+    h->owned = held == HELD_KNOWN && !rc;
+    xfree(text);
+    xfree(path);
+    return rc;
+}
+
+/* -- all of it --------------------------------------------------------------------------------------------------- */
+
+/* The record says what was copied last: a list that lacks it, as one that is late does, is no list of what is there. */
+static int lacks_last(const struct copy_place *p, const struct copy_held *h, const struct ckpt_listing *best,
+                      struct err *e)
+{
+    if (!h->owned || h->owner.publication < 0 || (best && best->publication >= h->owner.publication)) return OK;
+    for (int i = 0; i < h->n; i++)
+        if (h->list[i].step == h->owner.step) return OK; /* it is there, and damaged */
+    return err_set(e, ERR_IO,
+                   "%s: the copy of step %" PRId64 ", which was made last, is not there; a store or a network file "
+                   "system may show it later, and if it was removed on purpose, remove " COPY_OWNER_NAME " too",
+                   p->shown, h->owner.step);
+}
+
+static int judge(const struct copy_place *p, const struct copy_held *h, const struct ckpt_listing *beside,
+                 struct err *e)
+{
+    const struct ckpt_listing *best = h->newest;
+    if (beside && (!best || beside->publication > best->publication)) best = beside;
+    for (int i = h->n - 1; i >= 0; i--) {
+        const struct ckpt_listing *x = &h->list[i];
+        if (!ckpt_in_the_way(x, best, NULL) || (best && x->code == ERR_CORRUPT)) continue;
+        return err_set(e, (enum err_code)x->code, "the copy of step %" PRId64 " in %s cannot be used and %s: %.500s",
+                       x->step, p->shown,
+                       !best               ? "there is no other"
+                       : x->code == ERR_IO ? "whether it is the newest is unknown"
+                                           : "may be the newest",
+                       x->problem);
+    }
+    return lacks_last(p, h, best, e);
+}
+
+void copy_place_look(struct copy_place *p, const struct ckpt_listing *beside, struct copy_held *h)
+{
+    *h = (struct copy_held){.what = HELD_UNKNOWN, .owner = {.step = -1, .publication = -1}};
+    int rc = p->r ? list_store(p, h, &h->why) : ckpt_list(p->to, &h->list, &h->n, &h->why);
+    for (int i = 0; !rc && i < h->n; i++)
+        if (h->list[i].code == OK) h->newest = &h->list[i];
+    if (!rc) rc = read_owner(p, h, &h->why);
+    if (!rc) rc = judge(p, h, beside, &h->why);
+    if (!rc) h->what = h->newest ? HELD_KNOWN : HELD_NONE;
+}
+
+void copy_held_free(struct copy_held *h)
+{
+    ckpt_list_free(h->list, h->n);
+    copy_owner_free(&h->owner);
+    remote_list_free(&h->objects);
+    *h = (struct copy_held){.what = HELD_UNKNOWN};
+}
+
+/* -- ours? ------------------------------------------------------------------------------------------------------- */
+
+static int refuse(const struct copy_place *p, const struct copy_held *h, const struct copy_self *me, uint64_t theirs,
+                  struct err *e)
+{
+    char mine[64] = "this run, which has none of its own", dir[400] = "";
+    if (me->run) snprintf(mine, sizeof mine, "this run, %016" PRIx64, me->run);
+    if (h->owned) snprintf(dir, sizeof dir, " of %.300s", h->owner.dir);
+    return err_set(e, ERR_REQUEST,
+                   "%s holds copies of another run, %016" PRIx64 "%s, and not of %s (in %.300s): nothing of it is "
+                   "fetched, written over or removed; give another checkpoint.copy_to%s",
+                   p->shown, theirs, dir, mine, me->dir,
+                   me->n_own ? ""
+                             : ", or, if this run is to go on from that one in another directory, "
+                               "checkpoint.resume=copy");
+}
+
+static bool same_here(const struct copy_held *h, const struct copy_self *me)
+{
+    for (int i = 0; h->newest && i < me->n_own; i++)
+        if (me->own[i].code == OK && me->own[i].hash == h->newest->hash) return true;
+    return false;
+}
+
+int copy_held_ours(const struct copy_place *p, const struct copy_held *h, const struct copy_self *me, uint64_t *run,
+                   struct err *e)
+{
+    uint64_t theirs = h->owned ? h->owner.run : 0;
+    *run = 0;
+    for (int i = h->n - 1; i >= 0; i--) {
+        if (!theirs) theirs = h->list[i].run;
+        if (h->list[i].run && h->list[i].run != theirs)
+            return err_set(e, ERR_REQUEST,
+                           "%s holds copies of several runs (step %" PRId64 " is of run %016" PRIx64
+                           ", and others are of run %016" PRIx64 "): give another checkpoint.copy_to",
+                           p->shown, h->list[i].step, h->list[i].run, theirs);
+    }
+    *run = theirs;
+    if (!theirs) { /* nothing, or what an older tutti left */
+        if (!h->newest || !me->n_own || same_here(h, me)) return OK;
+        return err_set(e, ERR_REQUEST,
+                       "%s holds copies that name no run (an older tutti made them), and the newest, of step %" PRId64
+                       ", is none of those of this run: copies of another run are not written over; give another "
+                       "checkpoint.copy_to, or remove them",
+                       p->shown, h->newest->step);
+    }
+    if (theirs == me->run) return OK;
+    bool lost = !me->run && !me->n_own && h->owned && !strcmp(h->owner.dir, me->dir);
+    return lost || (me->takes && !me->n_own) ? OK : refuse(p, h, me, theirs, e);
 }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -20,8 +19,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/memckpt_impl.h"
+#include "run/run_name.h"
 
-#define ID_DIGITS 16
 #define LOCK_S 10.0
 #define TMPFS 0x01021994L
 #define RAMFS 0x858458f6L
@@ -62,41 +61,14 @@ static void find_hosts(struct memckpt *m, const struct config *c)
 }
 
 /* ---- which run ---- */
-static bool is_id(const char *s, size_t n)
-{
-    if (n && s[n - 1] == '\n') n--;
-    return n == ID_DIGITS && strspn(s, "0123456789abcdef") >= ID_DIGITS;
-}
-
-static int draw(const char *path, char id[ID_DIGITS + 1], struct err *e)
-{
-    uint64_t x;
-    if (getrandom(&x, sizeof x, 0) != sizeof x) return err_errno(e, ERR_IO, errno, "no random number for %s", path);
-    snprintf(id, ID_DIGITS + 1, "%016" PRIx64, x);
-    char line[ID_DIGITS + 2];
-    snprintf(line, sizeof line, "%s\n", id);
-    return fs_write_atomic(path, line, ID_DIGITS + 1, e);
-}
+static char *id_path(const char *run_dir) { return fs_join(run_dir, "id"); }
 
 /* Rank 0: run.dir/id. */
-static int read_id(const char *run_dir, bool anew, char id[ID_DIGITS + 1], struct err *e)
+static int read_id(const char *run_dir, bool anew, uint64_t *id, struct err *e)
 {
-    char *path = fs_join(run_dir, "id"), *text = NULL;
-    size_t n = 0;
-    int64_t there;
-    int rc = fs_look(path, &there, e);
-    if (!rc && there >= 0 && !anew) {
-        rc = fs_read_all(path, 64, &text, &n, e);
-        if (!rc && !is_id(text, n))
-            rc = err_set(e, ERR_CORRUPT,
-                         "%s: wanted %d digits of 0-9 and a-f, which name this run's checkpoints in memory; remove the "
-                         "file, and the run gets another name",
-                         path, ID_DIGITS);
-        if (!rc) snprintf(id, ID_DIGITS + 1, "%.*s", ID_DIGITS, text);
-    } else if (!rc) {
-        rc = draw(path, id, e);
-    }
-    xfree(text);
+    char *path = id_path(run_dir);
+    enum held held = anew ? HELD_NONE : digits_read(path, "this run's checkpoints in memory", id, e);
+    int rc = held == HELD_UNKNOWN ? (int)e->code : held == HELD_NONE ? digits_draw(path, id, e) : OK;
     xfree(path);
     return rc;
 }
@@ -122,10 +94,8 @@ enum { ID, PATH, PLACE, N_WORDS };
 
 static int share_id(struct memckpt *m, const char *run_dir, bool anew, uint64_t words[N_WORDS], struct err *e)
 {
-    char id[ID_DIGITS + 1] = "";
-    int rc = m->rank == 0 ? read_id(run_dir, anew, id, e) : OK;
+    int rc = m->rank == 0 ? read_id(run_dir, anew, &words[ID], e) : OK;
     char *real = m->rank == 0 ? realpath(run_dir, NULL) : NULL;
-    words[ID] = strtoull(id, NULL, 16);
     if (m->rank == 0) words[PATH] = hash64(real ? real : run_dir, strlen(real ? real : run_dir));
     if (m->rank == 0) words[PLACE] = place_of(real ? real : run_dir);
     free(real);
@@ -286,22 +256,30 @@ static int make_dirs(struct memckpt *m, const struct config *c, const uint64_t i
 static void say_left(const char *dir, const char *name, const char *why)
 {
     char *left = fs_join(dir, name);
-    if (fs_is_dir(left))
+    struct err unknown;
+    enum held held = held_path(left, &unknown);
+    if (held == HELD_KNOWN)
         log_warn("%s has checkpoints in memory of this run, which are not looked at, since %s; whoever does not want "
                  "them removes the folder",
                  left, why);
+    if (held == HELD_UNKNOWN)
+        log_warn("whether there are checkpoints of this run in memory, which are not looked at, since %s, is unknown: "
+                 "%s",
+                 why, unknown.text);
     xfree(left);
 }
 
-/* *dir NULL: unknown. xfree it. */
-static void earlier_dir(const char *run_dir, char **dir)
+/* *dir: HELD_KNOWN; xfree it. */
+static enum held earlier_dir(const char *run_dir, char **dir, struct err *why)
 {
     char *path = fs_join(run_dir, DIR_FILE);
-    size_t n;
+    size_t n = 0;
     *dir = NULL;
-    if (fs_read_all(path, PATH_MAX, dir, &n, NULL)) *dir = NULL;
-    if (*dir && n && (*dir)[n - 1] == '\n') (*dir)[n - 1] = 0;
+    enum held held = held_path(path, why);
+    if (held == HELD_KNOWN && fs_read_all(path, PATH_MAX, dir, &n, why)) held = HELD_UNKNOWN;
+    if (held == HELD_KNOWN && n && (*dir)[n - 1] == '\n') (*dir)[n - 1] = 0;
     xfree(path);
+    return held;
 }
 
 /* Rank 0. Another checkpoint.memory_dir than at the last start: what lies in that one may be newer than what is on
@@ -310,9 +288,8 @@ static int note_dir(const struct memckpt *m, const struct config *c, struct err 
 {
     char *earlier, *path = fs_join(c->run.dir, DIR_FILE), *real = realpath(c->checkpoint.memory_dir, NULL);
     struct str line = {0};
-    int rc = OK;
-    earlier_dir(c->run.dir, &earlier);
-    if (real && (!earlier || strcmp(earlier, real) != 0)) {
+    int rc = earlier_dir(c->run.dir, &earlier, e) == HELD_UNKNOWN ? (int)e->code : OK;
+    if (!rc && real && (!earlier || strcmp(earlier, real) != 0)) {
         if (earlier)
             say_left(earlier, strrchr(m->dir, '/') + 1,
                      "checkpoint.memory_dir is another one now: with that one the run goes on from the newest of them");
@@ -343,11 +320,18 @@ int memckpt_open(struct memckpt *m, const struct config *c, struct comm *world, 
 
 void memckpt_say_unused(const struct config *c)
 {
-    char id[ID_DIGITS + 1], name[96], *path = fs_join(c->run.dir, "id"), *real = realpath(c->run.dir, NULL), *earlier;
-    int64_t there = -1;
-    earlier_dir(c->run.dir, &earlier);
-    if (real && fs_look(path, &there, NULL) == OK && there >= 0 && read_id(c->run.dir, false, id, NULL) == OK) {
-        snprintf(name, sizeof name, "tutti-%u-%016" PRIx64 "-%s", (unsigned)geteuid(), hash64(real, strlen(real)), id);
+    char name[96], *path = id_path(c->run.dir), *real = realpath(c->run.dir, NULL), *earlier = NULL;
+    struct err why;
+    uint64_t id;
+    enum held held = digits_read(path, "this run's checkpoints in memory", &id, &why);
+    if (held == HELD_KNOWN && earlier_dir(c->run.dir, &earlier, &why) == HELD_UNKNOWN) held = HELD_UNKNOWN;
+    if (held == HELD_UNKNOWN)
+        log_warn("whether this run left checkpoints in memory (checkpoint.memory_every is 0: none is looked at) is "
+                 "unknown: %s",
+                 why.text);
+    if (real && held == HELD_KNOWN) {
+        snprintf(name, sizeof name, "tutti-%u-%016" PRIx64 "-%016" PRIx64, (unsigned)geteuid(),
+                 hash64(real, strlen(real)), id);
         say_left(earlier ? earlier : c->checkpoint.memory_dir, name,
                  "checkpoint.memory_every is 0: with checkpoint.memory_every=1 (and the same checkpoint.memory_dir) "
                  "the "

@@ -60,7 +60,8 @@ void memckpt_close(struct memckpt *m); /* frees; the files stay. Local */
 int memckpt_save(struct memckpt *m, const struct engine *g, const struct ranks *r, const struct save_info *s,
                  struct err *e);
 /* The newest whole one of a step >= least, open on every rank, each of which knows who can read which file; *c NULL:
- * there is none. Those that are newer and cannot be used are named in `refused`, on rank 0. */
+ * there is none. Those that are newer and damaged, or another run's, are named in `refused`, on rank 0.
+ *   fails   ERR_IO, ERR_REQUEST (a newer tutti's): what is there could not be looked at, and may be the newest */
 int memckpt_find(struct memckpt *m, int64_t least, struct ckpt **c, struct str *refused, struct err *e);
 /* Brings files of *c, which memckpt_find gave, to the hosts that lack them and one of whose ranks needs them:
  * needs[file]. On failure *c is closed, NULL. */

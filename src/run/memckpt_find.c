@@ -2,6 +2,8 @@
 /* Which checkpoint in memory is the newest that is whole. Each host says which it has part of and, of one that all look
  * at, which files; a table of who can read what comes of it, the same on every rank, by which the readings are dealt
  * (engine/readers.c). A host that has nothing (it is new, or lost its memory) gets the manifest and what is attached.
+ * What is damaged is as good as lost, and what is left is gone on from; what could not be looked at is not: it may be
+ * the newest, so all ranks stop, unless what cannot be read on one host is whole on another.
  * Cost: some hundred bytes per host, a byte per file and rank, and the manifest once where it is missing. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,40 +38,39 @@ static char *slot_dir(const struct memckpt *m, int64_t step)
     return fs_join(m->root, name);
 }
 
-/* Of this host; a directory that cannot be read as one is said and passed over. */
-static void look(const struct memckpt *m, struct slot out[SLOTS])
+/* Of this host; a directory that is damaged is said and passed over. */
+static int look(const struct memckpt *m, struct slot out[SLOTS], struct err *e)
 {
     struct ckpt_listing *list;
     int n = 0, k = 0;
-    struct err why = {0};
     memset(out, 0, SLOTS * sizeof *out);
-    if (!m->leads) return;
-    if (ckpt_list(m->root, &list, &n, &why)) {
-        log_warn("checkpoints in memory: %s", why.text);
-        return;
-    }
-    for (int i = n - 1; i >= 0 && k < SLOTS; i--) {
+    if (!m->leads) return OK;
+    int rc = ckpt_list(m->root, &list, &n, e);
+    for (int i = n - 1; i >= 0 && k < SLOTS && !rc; i--) {
         struct ckpt *c;
-        if (ckpt_open_parted(&c, list[i].path, &why)) {
-            log_warn("the checkpoint in memory %s is not used: %s", list[i].path, why.text);
-            continue;
+        rc = ckpt_open_parted(&c, list[i].path, e);
+        if (rc == ERR_CORRUPT) {
+            log_warn("the checkpoint in memory %s is not used: %s", list[i].path, e->text);
+            rc = OK;
+        } else if (!rc) {
+            out[k++] = (struct slot){ckpt_step(c), ckpt_publication(c), (int64_t)ckpt_hash(c), ckpt_n_files(c)};
+            ckpt_close(c);
         }
-        out[k++] = (struct slot){ckpt_step(c), ckpt_publication(c), (int64_t)ckpt_hash(c), ckpt_n_files(c)};
-        ckpt_close(c);
     }
     ckpt_list_free(list, n);
+    return rc;
 }
 
 /* Of all hosts, the latest publication first, each once. */
 static int gather(struct memckpt *m, struct slot **out, int *n, struct err *e)
 {
     struct slot mine[SLOTS], *all = xcalloc(to_size(m->n) * SLOTS, sizeof *all);
-    look(m, mine);
-    if (m->world)
+    int rc = memckpt_together(m, look(m, mine, e), e);
+    if (!rc && m->world)
         comm_wait(m->world, comm_all_gather(m->world, mine, all, SLOTS * sizeof *mine / sizeof(int64_t), DT_I64,
                                             "checkpoints in memory"));
     else memcpy(all, mine, sizeof mine);
-    int rc = m->world ? comm_status(m->world, e) : OK;
+    if (!rc && m->world) rc = comm_status(m->world, e);
     qsort(all, to_size(m->n) * SLOTS, sizeof *all, later_first);
     *n = 0;
     for (int i = 0; i < m->n * SLOTS; i++)
@@ -84,8 +85,8 @@ static bool is_it(const struct ckpt *c, const struct slot *s)
     return ckpt_step(c) == s->step && ckpt_publication(c) == s->publication && (int64_t)ckpt_hash(c) == s->hash;
 }
 
-/* What this rank finds below its root. The ranks of a host read its files in turns and compare every byte, before
- * anybody loads any of them: a copy that is damaged is not there. */
+/* What this rank finds below its root, of each file an enum held. The ranks of a host read its files in turns and
+ * compare every byte, before anybody loads any of them: a copy that is damaged is not there. */
 static void look_closely(const struct memckpt *m, struct ckpt *c, uint8_t *here)
 {
     int place = 0, ranks = 0;
@@ -95,20 +96,22 @@ static void look_closely(const struct memckpt *m, struct ckpt *c, uint8_t *here)
     }
     for (int f = 0; f < ckpt_n_files(c); f++) {
         struct err why;
-        here[f] = ckpt_file_here(c, f);
-        if (!here[f] || f % ranks != place || ckpt_verify_file(c, f, &why) == OK) continue;
-        log_warn("a checkpoint in memory: %s", why.text);
-        here[f] = 0;
+        here[f] = (uint8_t)ckpt_file_here(c, f, &why);
+        int rc = here[f] == HELD_KNOWN && f % ranks == place ? ckpt_verify_file(c, f, &why) : OK;
+        if (rc) here[f] = rc == ERR_CORRUPT ? HELD_NONE : HELD_UNKNOWN;
+        if (rc || here[f] == HELD_UNKNOWN) log_warn("a checkpoint in memory: %s", why.text);
     }
 }
 
-/* sees[file * n + rank]: of all. What one rank of a host found damaged is so for all of them. */
-static int who_sees(struct memckpt *m, const struct slot *s, uint8_t *sees, struct err *e)
+/* sees[file * n + rank]: of all. What one rank of a host found damaged is so for all of them. unknown[file]: somebody
+ * could not look. */
+static int who_sees(struct memckpt *m, const struct slot *s, uint8_t *sees, uint8_t *unknown, struct err *e)
 {
     size_t files = to_size(s->n_files), n = to_size(m->n);
     uint8_t *mine = xcalloc(files + 1, 1), *all = xcalloc(files * n + 1, 1);
     char *dir = slot_dir(m, s->step);
     struct ckpt *c = NULL;
+    memset(mine, HELD_NONE, files);
     if (!ckpt_open_parted(&c, dir, NULL) && is_it(c, s)) look_closely(m, c, mine);
     ckpt_close(c);
     xfree(dir);
@@ -118,7 +121,8 @@ static int who_sees(struct memckpt *m, const struct slot *s, uint8_t *sees, stru
         for (size_t r = 0; r < n; r++) {
             sees[f * n + r] = 1;
             for (size_t k = 0; k < n; k++)
-                if (m->host_of[k] == m->host_of[r]) sees[f * n + r] &= all[k * files + f];
+                if (m->host_of[k] == m->host_of[r]) sees[f * n + r] &= all[k * files + f] == HELD_KNOWN;
+            unknown[f] |= all[r * files + f] == HELD_UNKNOWN;
         }
     xfree(mine);
     xfree(all);
@@ -127,13 +131,18 @@ static int who_sees(struct memckpt *m, const struct slot *s, uint8_t *sees, stru
 
 /* Each file is on one host at least. The files of boxes are the first ones of a manifest, in the writers' order; then
  * comes what is attached. */
-static int all_there(const struct memckpt *m, const struct slot *s, const uint8_t *sees, struct err *e)
+static int all_there(const struct memckpt *m, const struct slot *s, const uint8_t *sees, const uint8_t *unknown,
+                     struct err *e)
 {
     for (int64_t f = 0; f < s->n_files; f++) {
         bool any = false;
         char name[64] = "attached";
         if (f < s->n_files - ATTACHED) snprintf(name, sizeof name, "boxes-%05lld.safetensors", (long long)f);
         for (int r = 0; r < m->n; r++) any |= sees[f * m->n + r] != 0;
+        if (!any && unknown[f])
+            return err_set(e, ERR_IO,
+                           "file %lld of %lld (%s) could not be read where it is in memory, and is whole nowhere else",
+                           (long long)f + 1, (long long)s->n_files, name);
         if (!any)
             return err_set(e, ERR_CORRUPT,
                            "file %lld of %lld (%s) is whole in the memory of none of %d host%s: it was lost or damaged "
@@ -204,10 +213,10 @@ static int open_here(struct memckpt *m, const struct slot *s, const char *dir, s
 /* Whole, and open on every rank: *c. Else why not. */
 static int take(struct memckpt *m, const struct slot *s, struct ckpt **c, struct err *e)
 {
-    uint8_t *sees = xcalloc(to_size(s->n_files) * to_size(m->n) + 1, 1);
+    uint8_t *sees = xcalloc(to_size(s->n_files) * to_size(m->n) + 1, 1), *unknown = xcalloc(to_size(s->n_files) + 1, 1);
     char *dir = slot_dir(m, s->step);
-    int rc = who_sees(m, s, sees, e);
-    if (!rc) rc = all_there(m, s, sees, e); /* the same on all ranks */
+    int rc = who_sees(m, s, sees, unknown, e);
+    if (!rc) rc = all_there(m, s, sees, unknown, e); /* the same on all ranks */
     if (!rc) rc = complete_hosts(m, s, dir, e);
     if (!rc) rc = open_here(m, s, dir, c, e);
     if (!rc) ckpt_seen_by(*c, sees, m->n);
@@ -216,6 +225,7 @@ static int take(struct memckpt *m, const struct slot *s, struct ckpt **c, struct
         *c = NULL;
     }
     xfree(dir);
+    xfree(unknown);
     xfree(sees);
     return rc;
 }
@@ -226,12 +236,17 @@ int memckpt_find(struct memckpt *m, int64_t least, struct ckpt **c, struct str *
     int n;
     *c = NULL;
     int rc = gather(m, &all, &n, e);
+    if (rc) err_prefix(e, "what is in memory may be newer than what is on disk, and could not be looked at");
     for (int i = 0; !rc && !*c && i < n; i++) {
         struct err why = {0};
         if (all[i].step < least) continue;
         int bad = take(m, &all[i], c, &why);
         rc = m->world ? comm_status(m->world, e) : OK;
         if (!bad) continue;
+        if (!rc && bad != ERR_CORRUPT && bad != ERR_REQUEST) { /* nobody knows what it is */
+            *e = why;
+            rc = bad;
+        }
         if (refused->n) str_puts(refused, "; ");
         str_printf(refused, "step %lld: %s", (long long)all[i].step, why.text);
     }

@@ -195,6 +195,7 @@ void save_words_make(struct save_words *w, const struct engine *g, const struct 
         .step = s->step,
         .tokens = s->tokens,
         .seed = (int64_t)g->cfg.seed,
+        .run = s->run,
         .extra = str_text(&w->extra),
         .attachments = w->file,
         .n_attachments = n,

@@ -22,6 +22,7 @@ struct save_info {
     const char *root;     /* run.dir/checkpoints */
     int64_t step, tokens; /* done so far */
     int64_t keep, keep_every;
+    uint64_t run;              /* its name */
     bool incremental;          /* what stands still is linked (checkpoint/still.h) */
     const char *config_text;   /* resolved config.yaml */
     const char *tokenizer_dir; /* holds tokenizer.json and what goes with it (companions.h); NULL: none */

@@ -170,6 +170,7 @@ static int read_file(struct skips *s, const char *dir, struct err *e)
     size_t n;
     int rc = fs_look(path, &there, e);
     if (!rc && there >= 0) rc = fs_read_all(path, FILE_LIMIT, &text, &n, e);
+    if (!rc && text && strlen(text) != n) rc = err_set(e, ERR_CORRUPT, "%s: has a byte 0 in it: it is damaged", path);
     if (!rc && text) rc = parse(s, path, text, e);
     xfree(text);
     xfree(path);

@@ -95,7 +95,9 @@ struct trainer { /* one rank */
     struct policy *policy;            /* of train.objective: grpo; NULL: none */
     bool put_off;                     /* a signal came before this step's answers were there: it was not begun */
     struct evals evals;               /* what evaluations have come to */
+    uint64_t name;                    /* of the run (run_name.h), the same on all ranks */
     struct copies *copies;            /* rank 0, where checkpoint.copy_to asks */
+    struct copies_found found;        /* what it found there before the run went on */
     bool rewinds;                     /* it is over: the run goes back, and is opened again */
     bool back;                        /* it was opened again; */
     int64_t back_saved;               /* and this is the step of its newest checkpoint on disk, -1 none */
@@ -209,6 +211,11 @@ int trainer_memory_begin(struct trainer *t, struct err *e);
 int trainer_memory_save(struct trainer *t, struct err *e);
 /* All that c holds into the engine, when it is of this run. Collective. */
 int trainer_load(struct trainer *t, struct ckpt *c, const char *root, int rc, struct err *e);
+/* ---- trainer_begin.c ---- */
+/* What the run goes on from, or begins with, and which run it is. Collective. */
+int trainer_open_weights(struct trainer *t, struct err *e);
+/* Copies of its checkpoints elsewhere, from now on. Collective. */
+int trainer_open_copies(struct trainer *t, struct err *e);
 
 /* ---- trainer_rewind.c ---- */
 /* The list of run.skip and of the run's directory; what a checkpoint brings is added to it. Collective. */

@@ -42,6 +42,14 @@ static void say_instead(const struct trainer *t, const char *refused, const stru
     else log_warn("not used of what is in memory: %s; no checkpoint is on disk: the run starts afresh", refused);
 }
 
+static void advise_unknown(struct err *e)
+{
+    size_t n = strlen(e->text);
+    snprintf(e->text + n, sizeof e->text - n,
+             "; start again when it can be read, or choose what to go on from with checkpoint.resume (step-00000500, "
+             "never), which forgets what is in memory");
+}
+
 static void advise_changed(struct err *e)
 {
     size_t n = strlen(e->text);
@@ -58,7 +66,10 @@ int trainer_memory_load(struct trainer *t, const struct ckpt *disk, bool *loaded
     *loaded = false;
     int rc = memckpt_open(&t->memory, &t->cfg, t->site.ranks.world, false, e);
     if (!rc) say_where(t);
-    if (!rc) rc = memckpt_find(&t->memory, disk ? ckpt_step(disk) : 0, &c, &refused, e);
+    if (!rc) {
+        rc = memckpt_find(&t->memory, disk ? ckpt_step(disk) : 0, &c, &refused, e);
+        if (rc) advise_unknown(e);
+    }
     if (!rc && c) {
         struct err why = {0};
         int64_t step = ckpt_step(c);
@@ -79,6 +90,11 @@ int trainer_memory_load(struct trainer *t, const struct ckpt *disk, bool *loaded
             err_prefix(e, "what is in memory (step %lld) is newer than what is on disk", (long long)step);
             advise_changed(e);
             rc = ERR_REQUEST;
+        } else if (!rc && bad == ERR_IO) { /* whole a moment ago: that it cannot be read now says nothing about it */
+            *e = why;
+            err_prefix(e, "what is in memory (step %lld) is newer than what is on disk", (long long)step);
+            advise_unknown(e);
+            rc = ERR_IO;
         }
     }
     if (!rc && refused.n && !*loaded) say_instead(t, str_text(&refused), disk);

@@ -49,6 +49,7 @@ struct save_info trainer_save_info(const struct trainer *t)
         .tokens = t->tokens,
         .keep = t->cfg.checkpoint.keep,
         .keep_every = t->cfg.checkpoint.keep_every,
+        .run = t->name,
         .incremental = t->cfg.checkpoint.incremental,
         .config_text = str_text(&t->config_text),
         .tokenizer_dir = t->tokenizer_dir,

@@ -81,12 +81,13 @@ static inline void state_free(struct ckpt_tensor *t, int64_t n)
     xfree(t);
 }
 
-static inline int state_save(const char *root, int64_t step, int version, int keep, struct err *e)
+static inline int state_save_of(const char *root, uint64_t run, int64_t step, int version, int keep, struct err *e)
 {
     static const struct ckpt_attachment config = {.name = "config.yaml", .p = "model: {}\n", .bytes = 10};
     struct ckpt_info info = {.step = step,
                              .tokens = step * 1000,
                              .seed = 7,
+                             .run = run,
                              .extra = "{\"note\": \"x\", \"order\": [1, 2.5, null]}",
                              .attachments = &config,
                              .n_attachments = 1,
@@ -95,6 +96,11 @@ static inline int state_save(const char *root, int64_t step, int version, int ke
     int rc = ckpt_save(root, &info, t, N_KNOWN, e);
     state_free(t, N_KNOWN);
     return rc;
+}
+
+static inline int state_save(const char *root, int64_t step, int version, int keep, struct err *e)
+{
+    return state_save_of(root, 0, step, version, keep, e);
 }
 
 /* Loads everything and compares it with generation `version`. */

@@ -1,108 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of checkpoints in a folder and in a store that fails, stalls, cuts short and forgets: nothing that is not
  * whole is ever the newest, what is whole comes back, and no failure ends anything. */
-#include "checkpoint/state.h"
+#include "run/copies.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "object_server.h"
-#include "run/checkpoint_copies.h"
 #include "run/runs.h"
-
-static double patience_s = 60; /* a machine may be busy: only where something is to stall is it short */
-
-static struct remote_options options(void)
-{
-    struct remote_options o = remote_defaults();
-    o.tries = 3;
-    o.pause_s = 0.01;
-    o.connect_s = o.stall_s = patience_s;
-    o.give_up_s = 100;
-    o.cache_limit = 0;
-    return o;
-}
-
-static void server_new(struct object_server *s)
-{
-    char url[64];
-    server_start(s);
-    s->id = "AKID";
-    s->secret = "secret/of+it";
-    s->region = "us-east-1";
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", s->port);
-    setenv("AWS_ENDPOINT_URL", url, 1);
-    setenv("AWS_ACCESS_KEY_ID", s->id, 1);
-    setenv("AWS_SECRET_ACCESS_KEY", s->secret, 1);
-}
-
-static void save(const char *root, int step)
-{
-    struct err e;
-    assert_ok(state_save(root, step, step, 0, &e));
-}
-
-static char *step_path(const char *root, int step)
-{
-    char name[40];
-    snprintf(name, sizeof name, "step-%08d", step);
-    return fs_join(root, name);
-}
-
-static int put(const char *to, const char *root, int step, int keep, struct err *e)
-{
-    struct copy_place p;
-    struct remote_options o = options();
-    char *from = step_path(root, step);
-    assert_int_equal(copy_place_open(&p, to, &o, e), OK);
-    bool made;
-    int rc = copy_place_put(&p, from, keep, &made, e);
-    copy_place_close(&p);
-    xfree(from);
-    return rc;
-}
-
-static int64_t newest(const char *to)
-{
-    struct copy_place p;
-    struct copy_at at;
-    struct err e;
-    struct remote_options o = options();
-    assert_ok(copy_place_open(&p, to, &o, &e));
-    assert_ok(copy_place_newest(&p, &at, &e));
-    copy_place_close(&p);
-    return at.step;
-}
-
-static int fetch(const char *to, const char *root, bool *fetched, struct err *e)
-{
-    struct remote_options o = options();
-    return copies_fetch(&(struct copies_config){.to = to, .root = root, .remote = &o}, fetched, e);
-}
-
-/* A thread of copies for as long as it takes to copy what is offered. */
-static int run(const char *to, const char *root, int first, int last, int keep, struct err *e)
-{
-    struct remote_options o = options();
-    struct copies *x;
-    int rc =
-        copies_begin(&x, &(struct copies_config){.to = to, .root = root, .keep = keep, .retry_s = 0.02, .remote = &o},
-                     e);
-    for (int step = first; !rc && step <= last; step++) {
-        save(root, step);
-        copies_offer(x, step);
-    }
-    if (!rc) copies_end(x, false);
-    return rc;
-}
 
 /* What every place does alike. */
 static void there_and_back(const char *to)
 {
     struct err e;
     bool fetched;
-    char *root = scratch_new(), *other = scratch_new(), *path;
+    char *root = scratch_new(), *path;
     assert_int_equal(newest(to), -1);
     assert_ok(fetch(to, root, &fetched, &e));
     assert_false(fetched);
@@ -117,9 +29,11 @@ static void there_and_back(const char *to)
     assert_int_equal(newest(to), 8);
     assert_ok(fetch(to, root, &fetched, &e));
     assert_false(fetched);
-    assert_ok(fetch(to, other, &fetched, &e)); /* a run that lost its disk */
+    char *before = lose_disk(root);
+    assert_ok(fetch(to, root, &fetched, &e));
     assert_true(fetched);
-    state_check(other, 8);
+    state_check(root, 8);
+    disk_back(root, before);
     /* Here it is damaged, there it is whole. */
     path = step_path(root, 8);
     char *file = fs_join(path, "boxes-00000.safetensors");
@@ -137,7 +51,6 @@ static void there_and_back(const char *to)
     save(fresh, 1);
     assert_err(ERR_REQUEST, "copies of another run", run(to, fresh, 2, 1, 2, &e));
     scratch_free(fresh);
-    scratch_free(other);
     scratch_free(root);
 }
 
@@ -177,7 +90,7 @@ static void in_a_store(void **state)
 static void save_still(const char *root, int step, int frozen)
 {
     struct err e;
-    struct ckpt_info info = {.step = step, .incremental = true};
+    struct ckpt_info info = {.step = step, .run = name_of(root), .incremental = true};
     struct ckpt_tensor t[N_KNOWN];
     for (int k = 0; k < N_KNOWN; k++) t[k] = known_whole(k, k < 5 ? frozen : step);
     assert_ok(ckpt_save(root, &info, t, N_KNOWN, &e));
@@ -209,6 +122,9 @@ static void what_stands_still_stays(void **state)
     char *root = scratch_new(), *other = scratch_new(), *folder = scratch_new(), *back = scratch_new(),
          *again = scratch_new();
     server_new(&s);
+    same_run(other, root);
+    same_run(back, root);
+    same_run(again, root);
     for (int step = 1; step <= 5; step++) {
         save_still(root, step, 1);
         s.no_copies = step == 5;
@@ -289,15 +205,15 @@ static void every_write_refused(void **state)
     int refused = 0;
     for (int pass = 0; newest(to) == 1; pass++, refused++) {
         trouble(&s, STATUS, pass, 1, 403);
-        int rc = put(to, root, 2, 0, &e);
-        assert_true(rc == OK || (rc == ERR_REQUEST && strstr(e.text, "403")));
-        assert_int_equal(newest(to), rc == OK ? 2 : 1);
+        assert_err(ERR_REQUEST, "403", put(to, root, 2, 0, &e));
+        assert_int_equal(newest(to), pass < 5 ? 1 : 2);
         server_trouble(&s, FINE, 0, 0, "");
     }
-    assert_int_equal(refused, 5); /* the manifest's removal, boxes, config, manifest; and none */
+    assert_int_equal(refused, 6); /* whose it is, the manifest's removal, boxes, config, manifest, which is the last */
+    assert_ok(put(to, root, 2, 0, &e));
     /* A copy that is made again is not complete meanwhile: its manifest goes first. */
     save(root, 2);
-    trouble(&s, STATUS, 1, 1, 403);
+    trouble(&s, STATUS, 3, 1, 403);
     assert_err(ERR_REQUEST, "403", put(to, root, 2, 0, &e));
     assert_int_equal(newest(to), 1);
     server_trouble(&s, FINE, 0, 0, "");
@@ -327,7 +243,7 @@ static void what_passes_and_what_lies(void **state)
         assert_int_equal(newest(to), i + 1);
     }
     save(root, 5);
-    trouble(&s, HALF_STORED, 1, 1, 0);
+    trouble(&s, HALF_STORED, 2, 1, 0);
     assert_err(ERR_IO, "it was given", put(to, root, 5, 0, &e));
     assert_int_equal(newest(to), 4);
     assert_ok(put(to, root, 5, 0, &e));
@@ -339,7 +255,7 @@ static void what_passes_and_what_lies(void **state)
     scratch_free(root);
 }
 
-/* A copy whose manifest was changed is none; an older one is found. */
+/* A copy whose manifest was changed is passed over where an older one can be used; where none can, nobody knows. */
 static void a_damaged_copy(void **state)
 {
     (void)state;
@@ -349,6 +265,7 @@ static void a_damaged_copy(void **state)
     const char *to = "s3://b/x";
     char *root = scratch_new(), *other = scratch_new();
     server_new(&s);
+    same_run(other, root);
     for (int step = 1; step <= 2; step++) {
         save(root, step);
         assert_ok(put(to, root, step, 0, &e));
@@ -360,7 +277,7 @@ static void a_damaged_copy(void **state)
     state_check(other, 1);
     /* One whose file is gone is not complete. */
     server_remove(&s, "/b/x/step-00000001/boxes-00000.safetensors");
-    assert_int_equal(newest(to), -1);
+    assert_int_equal(newest(to), -2);
     server_stop(&s);
     /* A store that cannot be reached: what is here is gone on from; where nothing is, nobody begins afresh. */
     assert_ok(fetch(to, root, &fetched, &e));
@@ -493,12 +410,7 @@ static void damage_does_not_travel(void **state)
     save(root, 2);
     for (int i = 0; i < 2; i++) assert_ok(put(to[i], root, 1, 0, &e));
     char *dir = step_path(root, 2), *file = fs_join(dir, "boxes-00000.safetensors");
-    FILE *f = fopen(file, "r+b");
-    assert_int_equal(fseek(f, -3, SEEK_END), 0);
-    int was = fgetc(f);
-    assert_int_equal(fseek(f, -3, SEEK_END), 0);
-    assert_int_equal(fputc(was ^ 1, f), was ^ 1);
-    fclose(f);
+    flip_end(file);
     for (int i = 0; i < 2; i++) {
         assert_err(ERR_CORRUPT, "boxes-00000.safetensors: tensor ", put(to[i], root, 2, 0, &e));
         assert_int_equal(newest(to[i]), 1);
@@ -536,6 +448,7 @@ static void steps_that_go_back(void **state)
         static const int steps[] = {4, 6, 2};
         bool fetched;
         char *root = scratch_new(), *behind = scratch_new();
+        same_run(behind, root);
         for (int k = 0; k < 3; k++) {
             save(root, steps[k]);
             if (k < 2) save(behind, steps[k]);
@@ -566,7 +479,9 @@ static void who_saves_is_told(void **state)
     char *root = scratch_new();
     server_new(&s);
     save(root, 1);
-    assert_ok(copies_begin(&x, &(struct copies_config){.to = to, .root = root, .retry_s = 0.02, .remote = &o}, &e));
+    struct copies_config c = config_of(to, root, &o);
+    c.run = name_of(root);
+    assert_ok(copies_begin(&x, &c, &e));
     const atomic_llong *in_use = copies_in_use(x);
     while (newest(to) != 1 || atomic_load(in_use) != -1) clock_sleep_s(1e-3);
     save(root, 2);
@@ -617,6 +532,69 @@ static void a_lost_directory(void **state)
     folder_close(&f);
 }
 
+/* A byte of this run's newest checkpoint is another one, which only its loading tells: the whole copy is fetched, and
+ * the end is what it would have been. */
+static void a_damaged_disk(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct trainer_result r;
+    struct err e;
+    char to[160], file[256];
+    folder_open(&f);
+    snprintf(to, sizeof to, "checkpoint.copy_to=%s/copies", f.dir);
+    snprintf(file, sizeof file, "%s/run/checkpoints/step-00000004/boxes-00000.safetensors", f.dir);
+    train_ok(&f, "want", KEYS("run.steps=6", "checkpoint.every=2", CONSTANT));
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        const char *keys[] = {"run.steps=4", "checkpoint.every=2", "parallel.zero=1", CONSTANT, to, NULL};
+        char *dir = fs_join(f.dir, "run"), *copies = fs_join(f.dir, "copies");
+        if (train_ranks(&f, "run", ranks, keys, &r, &e)) fail_msg("%s", e.text);
+        flip_end(file);
+        keys[0] = "run.steps=6";
+        if (train_ranks(&f, "run", ranks, keys, &r, &e)) fail_msg("%s", e.text);
+        assert_int_equal(r.first_step, 4);
+        if (ranks == 1) same_file(&f, "want", "run", "checkpoints/step-00000006/boxes-00000.safetensors");
+        assert_ok(fs_remove_tree(dir, &e));
+        assert_ok(fs_remove_tree(copies, &e));
+        xfree(copies);
+        xfree(dir);
+    }
+    folder_close(&f);
+}
+
+/* A checkpoint of another name is not gone on from by itself, wherever it came from; nor is another run's copy. */
+static void another_name(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct trainer_result r;
+    struct err e;
+    char to[160], from[160], here[160];
+    folder_open(&f);
+    snprintf(to, sizeof to, "checkpoint.copy_to=%s/copies", f.dir);
+    const char *keys[] = {"run.steps=2", "checkpoint.every=2", CONSTANT, to, NULL, NULL};
+    if (train(&f, "a", keys, &r, &e)) fail_msg("%s", e.text);
+    keys[0] = "run.steps=4";
+    assert_err(ERR_REQUEST, "copies of another run", train(&f, "b", keys, &r, &e));
+    keys[4] = "checkpoint.resume=copy";
+    if (train(&f, "b", keys, &r, &e)) fail_msg("%s", e.text);
+    assert_int_equal(r.first_step, 2);
+    keys[3] = NULL;
+    keys[0] = "run.steps=2";
+    if (train(&f, "c", keys, &r, &e)) fail_msg("%s", e.text);
+    snprintf(from, sizeof from, "%s/a/checkpoints", f.dir);
+    snprintf(here, sizeof here, "%s/c/checkpoints", f.dir);
+    assert_ok(fs_remove_tree(here, &e));
+    assert_ok(fs_rename(from, here, &e));
+    keys[0] = "run.steps=4";
+    assert_err(ERR_REQUEST, "and this is run", train(&f, "c", keys, &r, &e));
+    keys[3] = "checkpoint.resume=step-00000002";
+    keys[4] = NULL;
+    if (train(&f, "c", keys, &r, &e)) fail_msg("%s", e.text);
+    assert_int_equal(r.first_step, 2);
+    folder_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -633,6 +611,8 @@ int main(void)
         cmocka_unit_test(steps_that_go_back),
         cmocka_unit_test(who_saves_is_told),
         cmocka_unit_test(a_lost_directory),
+        cmocka_unit_test(a_damaged_disk),
+        cmocka_unit_test(another_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
