@@ -4,26 +4,29 @@
  * once, and the last frees it. The mutex of a call guards all that both touch. */
 #include "http/http_calls.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
 #include <pthread.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "http/http_guard.h"
+#include "http/http_places.h"
 
-enum { BLOCK = 16384, BODY = 4 << 20, UNSENT = 1 << 20, CLIENTS = 128, TIMEOUT_S = 30 };
+enum { BLOCK = 16384, BODY = 4 << 20, UNSENT = 1 << 20, CLIENTS = 128, TIMEOUT_S = 30, BODIES = 16 };
 
 struct http_calls {
     struct MHD_Daemon *daemon;
+    struct http_places *places;
     struct http_calls_config c;
     char *key;
+    int port;
+    atomic_size_t asked, held; /* bytes of bodies that came, and of whole answers that were not let go */
 };
 
 struct http_call {
@@ -39,6 +42,7 @@ struct http_call {
     bool suspended, begun, ended, streams, given_up;
     int status;
     const char *type;
+    size_t held;    /* bytes of a whole answer */
     struct str out; /* to be sent, from `sent` on */
     size_t sent;
 };
@@ -49,6 +53,8 @@ static void let_go(struct http_call *c) /* with the lock, which it opens */
     pthread_mutex_unlock(&c->lock);
     if (!last) return;
     pthread_mutex_destroy(&c->lock);
+    atomic_fetch_sub(&c->server->asked, c->body.n);
+    atomic_fetch_sub(&c->server->held, c->held);
     str_free(&c->body);
     str_free(&c->out);
     xfree(c->method);
@@ -73,6 +79,12 @@ const char *http_call_body(const struct http_call *c, size_t *n)
     return str_text(&c->body);
 }
 
+void http_call_drop_body(struct http_call *c)
+{
+    atomic_fetch_sub(&c->server->asked, c->body.n);
+    str_free(&c->body);
+}
+
 static void begin(struct http_call *c, int status, const char *type, bool streams) /* with the lock */
 {
     CHECK(!c->begun, "a call is answered twice");
@@ -82,15 +94,27 @@ static void begin(struct http_call *c, int status, const char *type, bool stream
     c->type = type;
 }
 
-void http_call_answer(struct http_call *c, int status, const char *type, const char *body, size_t n)
+void http_call_take(struct http_call *c, int status, const char *type, struct str *body)
 {
     pthread_mutex_lock(&c->lock);
     begin(c, status, type, false);
-    str_add(&c->out, body, n);
+    c->out = *body;
+    *body = (struct str){0};
+    c->held = c->out.n;
+    atomic_fetch_add(&c->server->held, c->held);
     c->ended = true;
     wake(c);
     let_go(c);
 }
+
+void http_call_answer(struct http_call *c, int status, const char *type, const char *body, size_t n)
+{
+    struct str own = {0};
+    str_add(&own, body, n);
+    http_call_take(c, status, type, &own);
+}
+
+size_t http_calls_held(const struct http_call *c) { return atomic_load(&c->server->held); }
 
 void http_call_begin(struct http_call *c, int status, const char *type)
 {
@@ -199,6 +223,7 @@ static int look(const struct http_calls *s, struct MHD_Connection *m, const char
     *why = status == MHD_HTTP_UNAUTHORIZED ? "a key is wanted: Authorization: Bearer KEY"
                                            : "only by the name of this host";
     if (status) return status;
+    if (!http_guard_refused(s->key, m)) http_places_may(m); /* not who asks for an open page */
     *why = "a path begins with /";
     if (*path != '/') return MHD_HTTP_BAD_REQUEST;
     if (!has_body && strcmp(method, "GET") && strcmp(method, "HEAD")) {
@@ -211,9 +236,12 @@ static int look(const struct http_calls *s, struct MHD_Connection *m, const char
     }
     *why = "the body is too large";
     char *end;
+    size_t most = s->c.max_body ? s->c.max_body : BODY;
     errno = 0;
     unsigned long long n = length ? strtoull(length, &end, 10) : 0;
-    return length && (errno || n > (s->c.max_body ? s->c.max_body : BODY)) ? MHD_HTTP_CONTENT_TOO_LARGE : 0;
+    if (length && (errno || n > most)) return MHD_HTTP_CONTENT_TOO_LARGE;
+    *why = "too many large requests are under way; come back later";
+    return n + atomic_load(&s->asked) > BODIES * most ? MHD_HTTP_SERVICE_UNAVAILABLE : 0;
 }
 
 static struct http_call *call_new(struct http_calls *s, struct MHD_Connection *m, const char *path, const char *method)
@@ -236,7 +264,9 @@ static enum MHD_Result send_call(struct http_call *c)
     struct MHD_Response *r;
     c->queued = true;
     if (c->streams) r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_piece, c, NULL);
-    else r = MHD_create_response_from_buffer(c->out.n, (void *)(uintptr_t)str_text(&c->out), MHD_RESPMEM_MUST_COPY);
+    else /* the bytes stay until the library has told that the call is over */
+        r = MHD_create_response_from_buffer(c->out.n, (void *)(uintptr_t)str_text(&c->out), MHD_RESPMEM_PERSISTENT);
+    if (!c->streams) http_places_answers(c->connection, c->out.n);
     return send_response(c->connection, c->status, c->type, r);
 }
 
@@ -256,6 +286,10 @@ static enum MHD_Result request(void *ctx, struct MHD_Connection *m, const char *
     if (*n_data) {
         size_t most = s->c.max_body ? s->c.max_body : BODY;
         if (c->body.n + *n_data > most) return MHD_NO; /* more than it said, or it did not say */
+        if (atomic_fetch_add(&s->asked, *n_data) + *n_data > (BODIES + 1) * most) {
+            atomic_fetch_sub(&s->asked, *n_data);
+            return MHD_NO;
+        }
         str_add(&c->body, data, *n_data);
         *n_data = 0;
         return MHD_YES;
@@ -263,6 +297,7 @@ static enum MHD_Result request(void *ctx, struct MHD_Connection *m, const char *
     if (!c->asked) {
         c->asked = true;
         c->holders = 2;
+        http_places_asked(m);
         s->c.call(s->c.ctx, c);
     }
     pthread_mutex_lock(&c->lock);
@@ -278,7 +313,8 @@ static enum MHD_Result request(void *ctx, struct MHD_Connection *m, const char *
 static void completed(void *ctx, struct MHD_Connection *m, void **mine, enum MHD_RequestTerminationCode how)
 {
     struct http_call *c = *mine;
-    (void)ctx, (void)m, (void)how;
+    (void)ctx, (void)how;
+    http_places_again(m);
     if (!c) return;
     *mine = NULL;
     pthread_mutex_lock(&c->lock);
@@ -293,43 +329,45 @@ static void quiet(void *ctx, const char *format, va_list args)
 
 int http_calls_open(struct http_calls **out, const struct http_calls_config *c, struct err *e)
 {
-    struct http_address a;
+    bool is6;
+    int fd, port = c->port, rc = http_guard_listen(c->address, &port, &is6, &fd, e);
     *out = NULL;
-    int rc = http_guard_address(&a, c->address, c->port, e);
     if (rc) return rc;
     struct http_calls *s = xcalloc(1, sizeof *s);
+    int timeout_s = c->timeout_s ? c->timeout_s : TIMEOUT_S;
     s->c = *c;
     s->key = c->key ? xstrdup(c->key) : NULL;
-    unsigned most = c->max_clients ? (unsigned)c->max_clients : CLIENTS,
-             flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME;
-    errno = 0;
-    s->daemon = MHD_start_daemon(a.is6 ? flags | MHD_USE_IPv6 : flags, (uint16_t)c->port, NULL, NULL, request, s,
-                                 MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL, MHD_OPTION_NOTIFY_COMPLETED, completed, NULL,
-                                 MHD_OPTION_SOCK_ADDR, http_guard_sockaddr(&a), MHD_OPTION_CONNECTION_LIMIT, most,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(c->timeout_s ? c->timeout_s : TIMEOUT_S),
-                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)4 * BLOCK,
-                                 MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U, MHD_OPTION_END);
+    s->port = port;
+    rc = http_places_open(&s->places, c->max_clients ? c->max_clients : CLIENTS,
+                          c->request_s ? c->request_s : timeout_s, e);
+    if (rc) close(fd);
+    unsigned flags =
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME | (is6 ? MHD_USE_IPv6 : 0);
+    if (!rc)
+        s->daemon = MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, request, s, MHD_OPTION_EXTERNAL_LOGGER, quiet,
+                                     NULL, MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+                                     MHD_OPTION_NOTIFY_CONNECTION, http_places_connection, s->places,
+                                     MHD_OPTION_CONNECTION_LIMIT, http_places_limit(s->places),
+                                     MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)timeout_s,
+                                     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)4 * BLOCK, MHD_OPTION_END);
     if (s->daemon) {
         *out = s;
         return OK;
     }
-    rc = err_set(e, ERR_REQUEST, "port %d of %s cannot be opened%s%s; choose another one", c->port, c->address,
-                 errno ? ": " : "", errno ? strerror(errno) : "");
+    if (!rc) rc = err_set(e, ERR_MEMORY, "a server at port %d of %s cannot be started", port, c->address);
+    http_places_close(s->places);
     xfree(s->key);
     xfree(s);
     return rc;
 }
 
-int http_calls_port(const struct http_calls *s)
-{
-    const union MHD_DaemonInfo *i = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    return i ? i->port : 0;
-}
+int http_calls_port(const struct http_calls *s) { return s->port; }
 
 void http_calls_close(struct http_calls *s)
 {
     if (!s) return;
     MHD_stop_daemon(s->daemon);
+    http_places_close(s->places);
     xfree(s->key);
     xfree(s);
 }

@@ -2,9 +2,13 @@
 #include "http/http_guard.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* As long as the token is, whatever was sent. */
 static bool same_token(const char *want, const char *got)
@@ -39,19 +43,39 @@ int http_guard_refused(const char *token, struct MHD_Connection *c)
     return query && same_token(token, query) ? 0 : MHD_HTTP_UNAUTHORIZED;
 }
 
-int http_guard_address(struct http_address *a, const char *text, int port, struct err *e)
+static int open_at(const struct sockaddr *a, socklen_t n, bool is6)
 {
-    a->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    a->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-    a->is6 = inet_pton(AF_INET6, text, &a->v6.sin6_addr) == 1;
-    if (!a->is6 && inet_pton(AF_INET, text, &a->v4.sin_addr) != 1)
-        return err_set(e, ERR_REQUEST, "%s is no address of numbers, such as 127.0.0.1 or ::1", text);
-    return OK;
+    int fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+    if (fd < 0) return -1;
+    /* Only what an ended server left behind does not count; beside one that listens it changes nothing here. */
+    if (!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
+        (!is6 || !setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on)) && !bind(fd, a, n) &&
+        !listen(fd, SOMAXCONN))
+        return fd;
+    int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
 }
 
-const struct sockaddr *http_guard_sockaddr(const struct http_address *a)
+int http_guard_listen(const char *address, int *port, bool *is6, int *fd, struct err *e)
 {
-    return a->is6 ? (const struct sockaddr *)(const void *)&a->v6 : (const struct sockaddr *)(const void *)&a->v4;
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)*port)};
+    *fd = -1;
+    *is6 = inet_pton(AF_INET6, address, &v6.sin6_addr) == 1;
+    if (!*is6 && inet_pton(AF_INET, address, &v4.sin_addr) != 1)
+        return err_set(e, ERR_REQUEST, "%s is no address of numbers, such as 127.0.0.1 or ::1", address);
+    struct sockaddr *a = *is6 ? (struct sockaddr *)(void *)&v6 : (struct sockaddr *)(void *)&v4;
+    socklen_t n = *is6 ? sizeof v6 : sizeof v4;
+    *fd = open_at(a, n, *is6);
+    if (*fd < 0) {
+        const char *taken = errno == EADDRINUSE ? " (another program listens there)" : "";
+        return err_set(e, ERR_REQUEST, "port %d of %s cannot be opened: %s%s; choose another one", *port, address,
+                       strerror(errno), taken);
+    }
+    if (!getsockname(*fd, a, &n)) *port = ntohs(*is6 ? v6.sin6_port : v4.sin_port);
+    return OK;
 }
 
 void http_guard_headers(struct MHD_Response *r, const char *type)

@@ -6,19 +6,14 @@
 #define TUTTI_HTTP_HTTP_GUARD_H
 
 #include <microhttpd.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 
 #include "base/err.h"
 
-struct http_address {
-    bool is6;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-/* ERR_REQUEST: not numbers. */
-int http_guard_address(struct http_address *a, const char *text, int port, struct err *e);
-const struct sockaddr *http_guard_sockaddr(const struct http_address *a);
+/* A socket that listens at an address and port that are nobody else's: the library would open one that others may
+ * open again, and then each of two servers has some of the connections. *port: as asked; of 0 the one it got.
+ * ERR_REQUEST: no numbers, or taken. */
+int http_guard_listen(const char *address, int *port, bool *is6, int *fd, struct err *e);
 /* 0: may go on; else the status. token NULL: by the name of this host only. */
 int http_guard_refused(const char *token, struct MHD_Connection *c);
 void http_guard_headers(struct MHD_Response *r, const char *type);

@@ -3,20 +3,24 @@
  * the client takes them. Rejected: a thread per connection (a client could hold one), parsing HTTP ourselves. */
 #include "http/http_serve.h"
 
-#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "http/http_guard.h"
+#include "http/http_places.h"
 
 struct http_server {
     struct MHD_Daemon *daemon;
+    struct http_places *places;
     struct http_serve_config c;
     char *token;
+    int port;
 };
 
 static enum MHD_Result send_answer(struct MHD_Connection *c, struct http_answer *a)
 {
+    http_places_answers(c, a->body.n);
     struct MHD_Response *r =
         MHD_create_response_from_buffer(a->body.n, (void *)(uintptr_t)str_text(&a->body), MHD_RESPMEM_MUST_COPY);
     enum MHD_Result done = MHD_NO;
@@ -40,6 +44,7 @@ static enum MHD_Result request(void *ctx, struct MHD_Connection *c, const char *
     (void)data;
     if (!*mine) { /* headers are there; a body would follow */
         *mine = s;
+        if (!http_guard_refused(s->token, c)) http_places_may(c);
         return MHD_YES;
     }
     if (*n_data) return MHD_NO; /* nobody has a body to send */
@@ -64,45 +69,51 @@ static void quiet(void *ctx, const char *format, va_list args)
     (void)ctx, (void)format, (void)args; /* what clients do wrong is theirs */
 }
 
+static void completed(void *ctx, struct MHD_Connection *c, void **mine, enum MHD_RequestTerminationCode how)
+{
+    (void)ctx, (void)mine, (void)how;
+    http_places_again(c);
+}
+
 int http_serve_open(struct http_server **out, const struct http_serve_config *c, struct err *e)
 {
-    struct http_address a;
+    bool is6;
+    int fd, port = c->port, rc = http_guard_listen(c->address, &port, &is6, &fd, e);
     *out = NULL;
-    int rc = http_guard_address(&a, c->address, c->port, e);
     if (rc) return rc;
     struct http_server *s = xcalloc(1, sizeof *s);
+    int timeout_s = c->timeout_s ? c->timeout_s : 10;
     s->c = *c;
     s->token = c->token ? xstrdup(c->token) : NULL;
-    unsigned most = c->max_clients ? (unsigned)c->max_clients : 32,
-             flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG;
-    errno = 0;
-    s->daemon = MHD_start_daemon(a.is6 ? flags | MHD_USE_IPv6 : flags, (uint16_t)c->port, NULL, NULL, request, s,
-                                 MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL, MHD_OPTION_SOCK_ADDR, http_guard_sockaddr(&a),
-                                 MHD_OPTION_CONNECTION_LIMIT, most, MHD_OPTION_PER_IP_CONNECTION_LIMIT, most / 3 + 1,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(c->timeout_s ? c->timeout_s : 10),
-                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384, MHD_OPTION_LISTENING_ADDRESS_REUSE,
-                                 1U, MHD_OPTION_END);
+    s->port = port;
+    rc = http_places_open(&s->places, c->max_clients ? c->max_clients : 32, timeout_s, e);
+    if (rc) close(fd);
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG | (is6 ? MHD_USE_IPv6 : 0);
+    if (!rc)
+        s->daemon =
+            MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, request, s, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
+                             MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_CONNECTION, http_places_connection,
+                             s->places, MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_CONNECTION_LIMIT,
+                             http_places_limit(s->places), MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)timeout_s,
+                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384, MHD_OPTION_END);
     if (s->daemon) {
         *out = s;
         return OK;
     }
-    rc = err_set(e, ERR_REQUEST, "port %d of %s cannot be opened%s%s; choose another one", c->port, c->address,
-                 errno ? ": " : "", errno ? strerror(errno) : "");
+    if (!rc) rc = err_set(e, ERR_MEMORY, "a server at port %d of %s cannot be started", port, c->address);
+    http_places_close(s->places);
     xfree(s->token);
     xfree(s);
     return rc;
 }
 
-int http_serve_port(const struct http_server *s)
-{
-    const union MHD_DaemonInfo *i = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    return i ? i->port : 0;
-}
+int http_serve_port(const struct http_server *s) { return s->port; }
 
 void http_serve_close(struct http_server *s)
 {
     if (!s) return;
     MHD_stop_daemon(s->daemon);
+    http_places_close(s->places);
     xfree(s->token);
     xfree(s);
 }

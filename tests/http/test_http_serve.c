@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "http/http_calls.h"
 #include "http/http_serve.h"
 #include "sanitized.h"
 
@@ -178,10 +179,44 @@ static void test_refused(void **state)
     http_serve_close(s);
 }
 
+static void refuse(void *ctx, int status, const char *why, struct str *body)
+{
+    (void)ctx, (void)status, str_puts(body, why);
+}
+
+/* Two servers never have one port: each would get some of the connections. */
+static void test_one_port(void **state)
+{
+    (void)state;
+    struct http_server *s = serve(NULL, 0), *other;
+    struct http_calls *calls, *more;
+    struct err e;
+    char port[16];
+    snprintf(port, sizeof port, "port %d", http_serve_port(s));
+    struct http_serve_config a = {.address = "127.0.0.1", .port = http_serve_port(s), .answer = answer};
+    struct http_calls_config b = {.address = "127.0.0.1", .port = http_serve_port(s), .refuse = refuse};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(http_serve_open(&other, &a, &e), ERR_REQUEST);
+        assert_true(strstr(e.text, port) && strstr(e.text, a.address) && strstr(e.text, "another program listens"));
+        assert_int_equal(http_calls_open(&calls, &b, &e), ERR_REQUEST);
+        assert_true(strstr(e.text, port) && strstr(e.text, a.address) && strstr(e.text, "another program listens"));
+        a.address = b.address = "0.0.0.0"; /* which has that one in it */
+    }
+    b.port = 0;
+    b.address = "127.0.0.1";
+    if (http_calls_open(&calls, &b, &e)) fail_msg("%s", e.text);
+    b.port = http_calls_port(calls);
+    assert_int_equal(http_calls_open(&more, &b, &e), ERR_REQUEST);
+    http_calls_close(calls);
+    if (http_calls_open(&calls, &b, &e)) fail_msg("%s", e.text); /* it is free again at once */
+    http_calls_close(calls);
+    http_serve_close(s);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests), cmocka_unit_test(test_token),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests),  cmocka_unit_test(test_token),
                                        cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_slow_clients),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_refused),   cmocka_unit_test(test_one_port)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
