@@ -330,3 +330,44 @@ void json_put_null(struct json_out *o, const char *key)
     start(o, key);
     str_puts(o->s, "null");
 }
+
+void json_put_value(struct json_out *o, const char *key, const struct json *v)
+{
+    switch (json_kind(v)) {
+    case JSON_NULL: json_put_null(o, key); break;
+    case JSON_BOOL: json_put_bool(o, key, json_bool(v, false)); break;
+    case JSON_INT: json_put_int(o, key, json_int(v, 0)); break;
+    case JSON_REAL: json_put_real(o, key, json_real(v, 0)); break;
+    case JSON_STRING: json_put_string(o, key, json_string(v, NULL, "")); break;
+    case JSON_ARRAY:
+        json_begin_array(o, key);
+        for (size_t i = 0; i < json_size(v); i++) json_put_value(o, NULL, json_at(v, i));
+        json_end_array(o);
+        break;
+    case JSON_OBJECT:
+        json_begin_object(o, key);
+        for (void *it = json_iter(v); it; it = json_iter_next(v, it))
+            json_put_value(o, json_iter_key(it), json_iter_value(it));
+        json_end_object(o);
+        break;
+    }
+}
+
+bool json_holds_nul(const struct json *v)
+{
+    size_t n;
+    const char *text = json_string(v, &n, NULL);
+    if (text) return memchr(text, 0, n) != NULL;
+    bool holds = false;
+    for (size_t i = 0; !holds && json_kind(v) == JSON_ARRAY && i < json_size(v); i++)
+        holds = json_holds_nul(json_at(v, i));
+    if (json_kind(v) != JSON_OBJECT) return holds;
+    struct str key = {0};
+    for (void *it = json_iter(v); it && !holds; it = json_iter_next(v, it)) {
+        str_clear(&key);
+        json_iter_key_text(it, &key);
+        holds = memchr(str_text(&key), 0, key.n) != NULL || json_holds_nul(json_iter_value(it));
+    }
+    str_free(&key);
+    return holds;
+}

@@ -74,5 +74,8 @@ void json_put_real_digits(struct json_out *o, const char *key, double v, int sig
 void json_put_bool(struct json_out *o, const char *key, bool v);
 void json_put_string(struct json_out *o, const char *key, const char *v);
 void json_put_null(struct json_out *o, const char *key);
+/* A value of a document and all in it. It must hold no NUL: json_holds_nul asks texts and keys, however deep. */
+void json_put_value(struct json_out *o, const char *key, const struct json *v);
+bool json_holds_nul(const struct json *v);
 
 #endif

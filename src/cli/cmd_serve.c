@@ -15,7 +15,7 @@ enum { KEY_LEAST = 16, KEY_MOST = 512, GRACE_S = 10 };
 
 struct request {
     const char *address, *key_file, *name, *template;
-    int64_t port, sequences, positions, rows, queue, max_tokens, max_body, time_s, idle_s, clients;
+    int64_t port, sequences, positions, rows, queue, max_tokens, max_body, time_s, idle_s, receive_s, clients, logprobs;
     double cache;
     struct cli_model model;
     char *key;               /* what is in key_file */
@@ -36,12 +36,16 @@ static const struct cli_option options[] = {
     {"--cache", "GIB", CLI_REAL, AT(cache), .most = 1e6,
      .help = "of keys and values on a rank at most (default: for all texts at their longest)"},
     {"--queue", "N", CLI_INT, AT(queue), .lo = 1, .hi = 100000,
-     .help = "requests under way; more are told to come back"},
+     .help = "answers under way, n of each prompt; more are told to come back"},
+    {"--logprobs", "MIB", CLI_INT, AT(logprobs), .lo = 1, .hi = 1 << 20,
+     .help = "of log-probabilities that wait for the end of their answers"},
     {"--max-tokens", "N", CLI_INT, AT(max_tokens), .lo = 1, .hi = INT32_MAX, .help = "of an answer at most"},
     {"--max-body", "BYTES", CLI_INT, AT(max_body), .lo = 1024, .hi = 1 << 30, .help = "of a request at most"},
     {"--time", "S", CLI_INT, AT(time_s), .lo = 1, .hi = 1000000, .help = "seconds that a request may take"},
     {"--idle", "S", CLI_INT, AT(idle_s), .lo = 1, .hi = 100000,
      .help = "seconds after which a connection that takes or sends nothing is closed"},
+    {"--receive", "S", CLI_INT, AT(receive_s), .lo = 1, .hi = 100000,
+     .help = "seconds in which a request must be there, head and body"},
     {"--clients", "N", CLI_INT, AT(clients), .lo = 1, .hi = 10000, .help = "connections at once"},
     {"--chat-template", "T", CLI_TEXT, AT(template), .help = "a name or a file (default: the tokenizer's own)"},
     CLI_MODEL(struct request, model),
@@ -119,7 +123,9 @@ static int answer(void *ctx, struct model_at_work *m, struct err *e)
                                .max_body = (size_t)q->max_body,
                                .time_s = (int)q->time_s,
                                .clients = (int)q->clients,
-                               .idle_s = (int)q->idle_s};
+                               .idle_s = (int)q->idle_s,
+                               .request_s = (int)q->receive_s,
+                               .told_bytes = (size_t)q->logprobs << 20};
     if (!rc) rc = service_open(&service, &c, e);
     if (!rc) {
         bool six = strchr(q->address, ':') != NULL;
@@ -146,6 +152,8 @@ int cmd_serve(int argc, char **argv)
                         .max_body = 4 << 20,
                         .time_s = 600,
                         .idle_s = 30,
+                        .receive_s = 60,
+                        .logprobs = 64,
                         .clients = 256};
     struct err e = {0};
     int rc;

@@ -210,6 +210,10 @@ int64_t chat_pictures(const struct chat *c) { return c->patches ? c->pictures : 
 
 uint64_t chat_key(const struct chat *c) { return c->key; }
 
+bool chat_names(const struct chat *c, const char *name) { return jinja_names(c->template, name); }
+
+bool chat_reads(const struct chat *c, const char *member) { return jinja_reads(c->template, member); }
+
 struct chat_work *chat_work_new(const struct chat *c)
 {
     struct chat_work *w = xcalloc(1, sizeof *w);

@@ -94,4 +94,17 @@ int chat_answered(struct chat_work *w, const struct json *record, const char *an
  *   fails   ERR_CORRUPT: the template refuses them */
 int chat_prompt(struct chat_work *w, const struct json *messages, const char *where, struct tokens *ids, struct err *e);
 
+/* The same with whatever else a template may be given; each NULL, or false, is nothing. */
+struct chat_asked {
+    const struct json *messages, *tools, *documents;
+    const struct json *others; /* an object: each member is seen under its name; none of them is one of the above */
+    bool no_answer;            /* the answer's beginning is not written */
+    bool goes_on; /* the last message is the answer's beginning: the text ends behind its content, which is a text */
+};
+int chat_prompt_asked(struct chat_work *w, const struct chat_asked *a, const char *where, struct tokens *ids,
+                      struct err *e);
+/* Whether the template reads a variable of that name, or a member of that name of some value. */
+bool chat_names(const struct chat *c, const char *name);
+bool chat_reads(const struct chat *c, const char *member);
+
 #endif

@@ -51,7 +51,30 @@ static int render(struct chat_work *w, int64_t n, bool prompt, const char *where
     return code ? err_prefix(e, "%s", where) : OK;
 }
 
-int chat_render_prompt(struct chat_work *w, const struct json *messages, const char *where, struct chat_text *out,
+/* What stands behind the last message's content while it is rendered: there the text is cut. No template has it. The
+ * space is transformers' way to see whether a template takes space off a content's end. */
+#define OPEN_END "\xEF\xB7\x90tutti\xEF\xB7\x90goes\xEF\xB7\x90on"
+
+static int cut_at_open_end(struct jinja_output *o, const char *where, struct err *e)
+{
+    const char *p = str_text(&o->text), *last = NULL;
+    for (const char *at = p; (at = memmem(at, o->text.n - (size_t)(at - p), OPEN_END, strlen(OPEN_END))); at++)
+        last = at;
+    if (!last)
+        return err_set(e, ERR_REQUEST,
+                       "%s: the template does not write the last message's content as it is, so the "
+                       "text cannot go on behind it",
+                       where);
+    size_t n = (size_t)(last - p);
+    bool trims = last[strlen(OPEN_END)] != ' ';
+    for (; trims && n; n--)
+        if (!strchr(" \t\n\r\f\v", p[n - 1])) break;
+    o->text.n = o->data.n = n;
+    if (o->text.p) o->text.p[n] = 0;
+    return OK;
+}
+
+int chat_render_prompt(struct chat_work *w, const struct chat_asked *a, const char *where, struct chat_text *out,
                        struct err *e)
 {
     struct jinja_scope *s = w->scope;
@@ -59,13 +82,21 @@ int chat_render_prompt(struct chat_work *w, const struct json *messages, const c
     struct tm now;
     *out = (struct chat_text){0};
     jinja_scope_clear(s);
-    jinja_set_messages(s, "messages", messages, "role");
     jinja_set_text(s, "bos_token", w->chat->bos);
     jinja_set_text(s, "eos_token", w->chat->eos);
-    jinja_set_bool(s, "add_generation_prompt", true);
+    for (void *it = a->others ? json_iter(a->others) : NULL; it; it = json_iter_next(a->others, it))
+        jinja_set_json(s, json_iter_key(it), json_iter_value(it));
+    jinja_set_messages(s, "messages", a->messages, "role");
+    jinja_set_json(s, "tools", a->tools); /* none where there are none, as transformers has it */
+    jinja_set_json(s, "documents", a->documents);
+    jinja_set_bool(s, "add_generation_prompt", !a->no_answer && !a->goes_on);
+    if (a->goes_on && !jinja_append_last(s, "messages", "content", OPEN_END " "))
+        return err_set(e, ERR_REQUEST, "%s: the last message has no content to go on with", where);
     int code = jinja_render(w->chat->template, s, gmtime_r(&clock, &now), &out->out, e);
+    if (code) code = err_prefix(e, "%s", where);
+    else if (a->goes_on) code = cut_at_open_end(&out->out, where, e);
     if (code) jinja_output_fini(&out->out);
-    return code ? err_prefix(e, "%s", where) : OK;
+    return code;
 }
 
 /* Whether the message's answer counts under the rules. */

@@ -232,7 +232,7 @@ static int encode_unfinished(struct chat_work *w, const struct json *asked, cons
                              const char *where, struct chat_tokens *out, struct err *e)
 {
     struct chat_text t;
-    int code = chat_render_prompt(w, asked, where, &t, e);
+    int code = chat_render_prompt(w, &(struct chat_asked){.messages = asked}, where, &t, e);
     if (code) return code;
     GROW(t.answers, t.n_answers, t.answers_room, 1);
     t.answers[t.n_answers++] = (struct jinja_span){t.out.text.n, t.out.text.n + n};
@@ -261,9 +261,15 @@ int chat_answered(struct chat_work *w, const struct json *record, const char *an
 
 int chat_prompt(struct chat_work *w, const struct json *messages, const char *where, struct tokens *ids, struct err *e)
 {
+    return chat_prompt_asked(w, &(struct chat_asked){.messages = messages}, where, ids, e);
+}
+
+int chat_prompt_asked(struct chat_work *w, const struct chat_asked *a, const char *where, struct tokens *ids,
+                      struct err *e)
+{
     struct chat_text t;
     struct chat_tokens out = {0};
-    int code = chat_render_prompt(w, messages, where, &t, e);
+    int code = chat_render_prompt(w, a, where, &t, e);
     if (code) return code;
     code = encode_text(w, &t, where, &out, e);
     ids->n = 0;

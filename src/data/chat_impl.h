@@ -39,8 +39,8 @@ struct chat_text {
 /* Renders the record and finds its answers (chat_answers.c). */
 int chat_render(struct chat_work *w, const struct chat_record *r, const char *where, struct chat_text *out,
                 struct err *e);
-/* Renders messages and the beginning of the answer that is to follow. */
-int chat_render_prompt(struct chat_work *w, const struct json *messages, const char *where, struct chat_text *out,
+/* Renders what is asked and the beginning of the answer that is to follow. */
+int chat_render_prompt(struct chat_work *w, const struct chat_asked *a, const char *where, struct chat_text *out,
                        struct err *e);
 void chat_text_fini(struct chat_text *t);
 

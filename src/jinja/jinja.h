@@ -37,6 +37,8 @@ int jinja_parse(struct jinja **t, const char *text, size_t n, const char *name, 
 void jinja_free(struct jinja *t);                          /* NULL is fine */
 bool jinja_marks_answers(const struct jinja *t);           /* has {% generation %} */
 bool jinja_names(const struct jinja *t, const char *name); /* reads a variable of that name somewhere */
+/* Whether it may read a member of that name of some value: it has .member, or a text that is the name. */
+bool jinja_reads(const struct jinja *t, const char *member);
 
 /* -- what it sees ------------------------------------------------------------------------------------------- */
 
@@ -46,13 +48,17 @@ void jinja_scope_free(struct jinja_scope *s);
 void jinja_scope_clear(struct jinja_scope *s);
 /* From here on an undefined value that is put out is an error that names it; else it is nothing, as in transformers. */
 void jinja_scope_strict(struct jinja_scope *s);
-/* A value under a name; an older one is replaced. Text set by jinja_set_text counts as the template's, JSON as data. */
+/* A value under a name; an older one is replaced. NULL for JSON is none. Text set by jinja_set_text counts as the
+ * template's, JSON as data. */
 void jinja_set_text(struct jinja_scope *s, const char *name, const char *text);
 void jinja_set_bool(struct jinja_scope *s, const char *name, bool value);
 void jinja_set_json(struct jinja_scope *s, const char *name, const struct json *v);
 /* A list of maps of which one member, `trusted`, counts as the template's where it is a plain word (letters, digits,
  * "_" and "-"): a message's role, which templates write between the marks of control tokens. */
 void jinja_set_messages(struct jinja_scope *s, const char *name, const struct json *list, const char *trusted);
+/* Of the last item of the list under that name the text `member` gets `text`, the template's, at its end; false: it has
+ * none. */
+bool jinja_append_last(struct jinja_scope *s, const char *name, const char *member, const char *text);
 /* Of the list under that name only the first n items are seen from now on; a list of fewer is left as it is. */
 void jinja_set_first(struct jinja_scope *s, const char *name, int64_t n);
 

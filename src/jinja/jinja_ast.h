@@ -66,6 +66,8 @@ struct jinja {
     struct jnode *body;
     const char **names; /* variables that it reads somewhere */
     int64_t n_names, names_room;
+    const char **members; /* words by which it may read a member of a value */
+    int64_t n_members, members_room;
     bool marks_answers;
 };
 

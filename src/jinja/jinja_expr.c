@@ -118,12 +118,20 @@ static struct jnode *number(struct jparser *p)
     return n;
 }
 
+/* For jinja_reads: by .word, or by a text, which may be an index, or what a test looks for. */
+static void reads_member(struct jparser *p, const char *word)
+{
+    GROW(p->t->members, p->t->n_members, p->t->members_room, 1);
+    p->t->members[p->t->n_members++] = word;
+}
+
 static struct jnode *strings(struct jparser *p)
 {
     struct jnode *n = jparse_node(p, JN_CONST);
     struct jbuild b = {0};
     for (; p->token->kind == JT_STRING; p->token++) jbuild_bytes(&b, p->token->p, p->token->n, false);
     n->value = jv_text(jbuild_done(&b, p->t->arena));
+    reads_member(p, arena_printf(p->t->arena, "%.*s", (int)n->value.text.n, n->value.text.p));
     return n;
 }
 
@@ -257,6 +265,7 @@ static struct jnode *postfix(struct jparser *p, struct jnode *n)
             if (p->token->kind != JT_NAME) jparse_wanted(p, "a name behind .");
             if (p->code) return NULL;
             n->name = (p->token++)->p;
+            reads_member(p, n->name);
         } else if (jparse_skip(p, "[")) {
             n = subscript(p, n, at);
         } else if (jparse_skip(p, "(")) {

@@ -321,6 +321,7 @@ void jinja_free(struct jinja *t)
     arena_free(t->arena);
     xfree(t->name);
     xfree(t->names);
+    xfree(t->members);
     xfree(t);
 }
 
@@ -330,5 +331,12 @@ bool jinja_names(const struct jinja *t, const char *name)
 {
     for (int64_t i = 0; i < t->n_names; i++)
         if (!strcmp(t->names[i], name)) return true;
+    return false;
+}
+
+bool jinja_reads(const struct jinja *t, const char *member)
+{
+    for (int64_t i = 0; i < t->n_members; i++)
+        if (!strcmp(t->members[i], member)) return true;
     return false;
 }

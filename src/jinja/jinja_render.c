@@ -314,7 +314,7 @@ void jinja_set_bool(struct jinja_scope *s, const char *name, bool value) { put_v
 
 void jinja_set_json(struct jinja_scope *s, const char *name, const struct json *v)
 {
-    put_value(s, name, jv_from_json(s->arena, v));
+    put_value(s, name, v ? jv_from_json(s->arena, v) : jv_none());
 }
 
 static bool is_plain_word(struct jtext t)
@@ -339,6 +339,23 @@ void jinja_set_messages(struct jinja_scope *s, const char *name, const struct js
         }
     }
     put_value(s, name, all);
+}
+
+bool jinja_append_last(struct jinja_scope *s, const char *name, const char *member, const char *text)
+{
+    const struct entry *e = entry_of(s, name);
+    if (!e || e->value.kind != JV_LIST || !e->value.list.n) return false;
+    const struct jv *last = &e->value.list.item[e->value.list.n - 1];
+    for (int64_t k = 0; last->kind == JV_MAP && k < last->map->n; k++) {
+        struct jpair *p = &last->map->pair[k];
+        if (p->key.kind != JV_TEXT || p->value.kind != JV_TEXT || !jtext_same(p->key.text, member)) continue;
+        struct jbuild b = {0};
+        jbuild_add(&b, p->value.text);
+        jbuild_puts(&b, text);
+        p->value.text = jbuild_done(&b, s->arena);
+        return true;
+    }
+    return false;
 }
 
 void jinja_set_first(struct jinja_scope *s, const char *name, int64_t n)

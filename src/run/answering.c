@@ -16,6 +16,8 @@ struct answer {
     struct answer_spec s;
     char *stop[ANSWER_STOPS];
     size_t stop_n[ANSWER_STOPS];
+    int32_t *stop_id;
+    struct answer_bias *bias;
     int sequence; /* -1: waits */
     int64_t reused;
     bool prompt_fed, gone;
@@ -31,7 +33,9 @@ struct answering {
     struct answer *first, **last;
     struct decoding_part *part;
     struct answer **of_part;
-    float *logits_V; /* changed by penalties */
+    float *logits_V; /* changed by what a spec says */
+    int32_t *end;    /* tokens that end a text, [n_ends] */
+    int n_ends;
     int64_t ids, writing, waiting;
 };
 
@@ -52,6 +56,9 @@ struct answering *answering_new(struct decoding *d, const struct tokenizer *t)
     a->part = xcalloc(n, sizeof *a->part);
     a->of_part = xcalloc(n, sizeof(struct answer *));
     a->logits_V = xcalloc(to_size(decoding_model(d)->vocab), sizeof *a->logits_V);
+    a->end = xcalloc(to_size(decoding_n_ends(d)), sizeof *a->end);
+    for (int64_t id = 0; id < decoding_model(d)->vocab; id++)
+        if (decoding_is_end(d, t, id)) a->end[a->n_ends++] = (int32_t)id;
     return a;
 }
 
@@ -68,6 +75,8 @@ static void answer_free(struct answering *a, struct answer *x)
     str_free(&rest);
     str_free(&x->held);
     for (int i = 0; i < x->s.n_stop; i++) xfree(x->stop[i]);
+    xfree(x->stop_id);
+    xfree(x->bias);
     xfree(x->ids);
     xfree(x->read);
     xfree(x);
@@ -84,11 +93,33 @@ void answering_free(struct answering *a)
     xfree(a->part);
     xfree(a->of_part);
     xfree(a->logits_V);
+    xfree(a->end);
     xfree(a);
 }
 
 int64_t answering_writing(const struct answering *a) { return a->writing; }
 int64_t answering_waiting(const struct answering *a) { return a->waiting; }
+
+/* Those of stop_id and bias. */
+static int check_tokens(const struct answer_spec *s, int64_t vocab, struct err *e)
+{
+    if (s->min_tokens < 0 || s->min_tokens > s->max_tokens)
+        return err_set(e, ERR_REQUEST, "min_tokens %lld: wanted 0 to max_tokens, %lld", (long long)s->min_tokens,
+                       (long long)s->max_tokens);
+    if (s->n_stop_ids > ANSWER_STOP_IDS || s->n_bias > ANSWER_BIASES)
+        return err_set(e, ERR_REQUEST, "%d tokens that end an answer, %d with a bias: at most %d and %d", s->n_stop_ids,
+                       s->n_bias, ANSWER_STOP_IDS, ANSWER_BIASES);
+    for (int i = 0; i < s->n_stop_ids; i++)
+        if (s->stop_id[i] < 0 || s->stop_id[i] >= vocab)
+            return err_set(e, ERR_REQUEST, "stop_token_ids: token %d is not below the model's vocabulary of %lld",
+                           s->stop_id[i], (long long)vocab);
+    for (int i = 0; i < s->n_bias; i++)
+        if (s->bias[i].id < 0 || s->bias[i].id >= vocab || !isfinite(s->bias[i].by))
+            return err_set(e, ERR_REQUEST,
+                           "logit_bias: token %d by %g: wanted one below the model's vocabulary of %lld and a number",
+                           s->bias[i].id, (double)s->bias[i].by, (long long)vocab);
+    return OK;
+}
 
 static int check(const struct answering *a, const struct answer_spec *s, struct err *e)
 {
@@ -130,7 +161,7 @@ static int check(const struct answering *a, const struct answer_spec *s, struct 
         if (s->ids[i] < 0 || s->ids[i] >= vocab)
             return err_set(e, ERR_REQUEST, "token %d is not below the model's vocabulary of %lld: another tokenizer?",
                            s->ids[i], (long long)vocab);
-    return OK;
+    return check_tokens(s, vocab, e);
 }
 
 /* The prompt is what the encoder reads; what is fed, and not told, is what every decoder begins with. */
@@ -158,6 +189,10 @@ int answering_add(struct answering *a, const struct answer_spec *s, int64_t *id,
         x->stop[i] = xstrdup(s->stop[i]);
         x->stop_n[i] = strlen(s->stop[i]);
     }
+    x->stop_id = xcalloc(to_size(s->n_stop_ids) + 1, sizeof *x->stop_id);
+    x->bias = xcalloc(to_size(s->n_bias) + 1, sizeof *x->bias);
+    if (s->n_stop_ids) memcpy(x->stop_id, s->stop_id, to_size(s->n_stop_ids) * sizeof *x->stop_id);
+    if (s->n_bias) memcpy(x->bias, s->bias, to_size(s->n_bias) * sizeof *x->bias);
     x->decoder = (struct decoder){.t = a->t};
     *a->last = x;
     a->last = &x->next;
@@ -199,6 +234,8 @@ void answering_cancel(struct answering *a, int64_t id)
 
 /* ---- what it says ---- */
 
+static int64_t written(const struct answer *x) { return x->n_ids - x->n_prompt; }
+
 static void finish(struct answering *a, struct answer *x, enum answer_end why, const struct err *e)
 {
     struct answer_counts c = {x->read ? x->n_read : x->n_prompt, x->reused, x->n_ids - x->n_prompt};
@@ -211,16 +248,18 @@ static void finish(struct answering *a, struct answer *x, enum answer_end why, c
     str_free(&rest);
 }
 
-/* How much of the held text is certain: up to the first stop string, which ends it, or up to where one may begin. */
+/* How much of the held text is certain: up to the first stop string, which ends it, or up to where one may begin. One
+ * that is whole before min_tokens are written is text like any. */
 static size_t certain(const struct answer *x, bool *stops)
 {
     const char *text = str_text(&x->held);
     size_t n = x->held.n, sure = n;
+    bool early = written(x) < x->s.min_tokens;
     *stops = false;
     for (size_t at = 0; at < sure; at++)
         for (int i = 0; i < x->s.n_stop; i++) {
             size_t left = n - at, most = left < x->stop_n[i] ? left : x->stop_n[i];
-            if (memcmp(text + at, x->stop[i], most)) continue;
+            if (memcmp(text + at, x->stop[i], most) || (early && most == x->stop_n[i])) continue;
             *stops = most == x->stop_n[i];
             if (*stops) return at;
             if (at < sure) sure = at;
@@ -267,30 +306,52 @@ static void pass_prompt(struct answer *x, int64_t end)
     if (end > x->told) x->told = end;
 }
 
+static bool is_stop(const struct answer *x, int64_t id)
+{
+    for (int i = 0; i < x->s.n_stop_ids; i++)
+        if (x->stop_id[i] == id) return true;
+    return false;
+}
+
+/* Whether logits are not sampled from as they are. */
+static bool changes(const struct answer *x)
+{
+    return sample_before_changes(&x->s.before) || x->s.n_bias || written(x) < x->s.min_tokens;
+}
+
+static void change(struct answering *a, const struct answer *x, float *logits_V)
+{
+    bool early = written(x) < x->s.min_tokens;
+    for (int i = 0; i < x->s.n_bias; i++) logits_V[x->bias[i].id] += x->bias[i].by;
+    for (int i = 0; early && !x->s.past_end && i < a->n_ends; i++) logits_V[a->end[i]] = -INFINITY;
+    for (int i = 0; early && i < x->s.n_stop_ids; i++) logits_V[x->stop_id[i]] = -INFINITY;
+    if (sample_before_changes(&x->s.before))
+        sample_before_apply(a->sampler, &x->s.before, x->s.sample.temperature, x->ids, x->n_ids, x->n_prompt, logits_V);
+}
+
 static void choose(struct answering *a, struct answer *x, const float *logits_V)
 {
     int64_t id, vocab = decoding_model(a->d)->vocab;
     struct err e = {0};
     const float *from = logits_V;
-    if (x->n_ids - x->n_prompt >= x->s.max_tokens) { /* of 0 */
+    if (written(x) >= x->s.max_tokens) { /* of 0 */
         finish(a, x, ANSWER_LENGTH, NULL);
         return;
     }
-    if (sample_before_changes(&x->s.before)) {
+    if (changes(x)) {
         memcpy(a->logits_V, logits_V, to_size(vocab) * sizeof *logits_V);
-        sample_before_apply(a->sampler, &x->s.before, x->s.sample.temperature, x->ids, x->n_ids, x->n_prompt,
-                            a->logits_V);
+        change(a, x, a->logits_V);
         from = a->logits_V;
     }
     if (sample_token(a->sampler, &x->s.sample, from, x->n_ids, &id, &e)) {
         finish(a, x, ANSWER_FAILED, &e);
-    } else if (!x->s.past_end && decoding_is_end(a->d, a->t, id)) {
+    } else if ((!x->s.past_end && decoding_is_end(a->d, a->t, id)) || is_stop(x, id)) {
         finish(a, x, ANSWER_END_OF_TEXT, NULL);
     } else {
         x->ids[x->n_ids++] = (int32_t)id;
         tell(a, x, (int32_t)id, false, logits_V);
         if (x->gone) return;
-        if (x->n_ids - x->n_prompt >= x->s.max_tokens) finish(a, x, ANSWER_LENGTH, NULL);
+        if (written(x) >= x->s.max_tokens) finish(a, x, ANSWER_LENGTH, NULL);
         else if (decoding_fed(a->d, x->sequence) == decoding_room(a->d)) finish(a, x, ANSWER_CACHE_FULL, NULL);
     }
 }

@@ -32,6 +32,10 @@ struct answer_token {
 struct answer_counts {
     int64_t prompt, reused, written; /* tokens; of the prompt those that were in the cache already */
 };
+struct answer_bias {
+    int32_t id;
+    float by;
+};
 struct answer_spec {
     const int32_t *ids; /* of the prompt, at least one; copied */
     int64_t n, max_tokens;
@@ -39,6 +43,11 @@ struct answer_spec {
     struct sample_before before;
     const char *const *stop; /* texts that end it, which it does not contain; copied */
     int n_stop;
+    const int32_t *stop_id; /* tokens that end it, past_end or not, and are not told; copied */
+    int n_stop_ids;
+    int64_t min_tokens;             /* before so many are written nothing but max_tokens ends it: ends are not drawn */
+    const struct answer_bias *bias; /* added to logits before they are sampled from; copied */
+    int n_bias;
     int top;           /* log-probabilities, and those of so many likeliest tokens, 0 to ANSWER_TOP; -1: none */
     bool tell_prompt;  /* its tokens are told first, with log-probabilities if asked */
     int64_t tell_from; /* from this one on */
@@ -51,7 +60,7 @@ struct answer_spec {
                 const struct err *e);
     void *ctx;
 };
-enum { ANSWER_TOP = 20, ANSWER_STOPS = 16 };
+enum { ANSWER_TOP = 20, ANSWER_STOPS = 16, ANSWER_STOP_IDS = 1024, ANSWER_BIASES = 1024 };
 
 struct answering;
 struct answering *answering_new(struct decoding *d, const struct tokenizer *t);

@@ -73,7 +73,7 @@ static void put_chat_logprobs(struct json_out *o, const struct api_head *h, cons
         json_begin_array(o, "top_logprobs");
         for (int k = 0; k < t->n_top; k++) {
             json_begin_object(o, NULL);
-            put_chat_token(o, h, t->top[k], t->top_logprob[k], &name);
+            put_chat_token(o, h, c->likely[t->top + k].id, c->likely[t->top + k].logprob, &name);
             json_end_object(o);
         }
         json_end_array(o);
@@ -106,8 +106,8 @@ static void put_logprobs(struct json_out *o, const struct api_head *h, const str
         }
         json_begin_object(o, NULL);
         for (int k = 0; k < t->n_top; k++) {
-            name_token(h->t, t->top[k], &name);
-            put_logprob(o, str_text(&name), t->top_logprob[k]);
+            name_token(h->t, c->likely[t->top + k].id, &name);
+            put_logprob(o, str_text(&name), c->likely[t->top + k].logprob);
         }
         json_end_object(o);
     }
@@ -193,19 +193,36 @@ void api_put_error(struct str *out, int status, const char *why)
     json_end_object(&o);
 }
 
+static void put_model(struct json_out *o, const char *model, int64_t created, int64_t room)
+{
+    json_begin_object(o, NULL);
+    json_put_string(o, "id", model);
+    json_put_string(o, "object", "model");
+    json_put_int(o, "created", created);
+    json_put_string(o, "owned_by", "tutti");
+    json_put_int(o, "max_model_len", room);
+    json_end_object(o);
+}
+
+void api_put_model(struct str *out, const char *model, int64_t created, int64_t room)
+{
+    struct json_out o = {.s = out};
+    put_model(&o, model, created, room);
+}
+
 void api_put_models(struct str *out, const char *model, int64_t created, int64_t room)
 {
     struct json_out o = {.s = out};
     json_begin_object(&o, NULL);
     json_put_string(&o, "object", "list");
     json_begin_array(&o, "data");
-    json_begin_object(&o, NULL);
-    json_put_string(&o, "id", model);
-    json_put_string(&o, "object", "model");
-    json_put_int(&o, "created", created);
-    json_put_string(&o, "owned_by", "tutti");
-    json_put_int(&o, "max_model_len", room);
-    json_end_object(&o);
+    put_model(&o, model, created, room);
     json_end_array(&o);
     json_end_object(&o);
+}
+
+size_t api_told_bytes(bool chat, int top)
+{
+    size_t spelt = chat ? 128 : 48; /* with its bytes as numbers, or without */
+    return sizeof(struct api_token) + spelt + (size_t)top * (sizeof(struct api_likely) + spelt);
 }

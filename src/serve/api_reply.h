@@ -14,14 +14,19 @@ struct api_token {
     double logprob; /* NaN: none */
     size_t offset;  /* of its text in the choice's, in bytes */
     int n_top;
-    int32_t top[ANSWER_TOP];
-    double top_logprob[ANSWER_TOP];
+    int64_t top; /* the first of its likeliest in the choice's */
+};
+struct api_likely {
+    int32_t id;
+    double logprob;
 };
 struct api_choice {
     int index;
     struct str text;         /* all so far; a stream's: not sent yet */
     struct api_token *token; /* all so far, where log-probabilities are wanted; a stream's: not sent yet */
     int64_t n_tokens, token_room;
+    struct api_likely *likely; /* of all tokens */
+    int64_t n_likely, likely_room;
     size_t sent;        /* bytes of text that were sent before */
     const char *finish; /* NULL: goes on */
 };
@@ -40,6 +45,10 @@ void api_put_whole(struct str *out, const struct api_head *h, const struct api_c
 /* "data: {...}\n\n" with one choice; NULL: none, with usage. */
 void api_put_chunk(struct str *out, const struct api_head *h, const struct api_choice *c, const struct api_usage *u);
 void api_put_error(struct str *out, int status, const char *why);
-void api_put_models(struct str *out, const char *model, int64_t created, int64_t room);
+void api_put_model(struct str *out, const char *model, int64_t created, int64_t room);
+void api_put_models(struct str *out, const char *model, int64_t created, int64_t room); /* a list of that one */
+/* Bytes that one token's log-probabilities and those of the `top` likeliest beside it take, until a whole answer was
+ * taken: about, of a common token. */
+size_t api_told_bytes(bool chat, int top);
 
 #endif

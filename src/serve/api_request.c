@@ -2,10 +2,14 @@
 /* A JSON object to a request, member by member. */
 #include "serve/api_request.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "serve/api_members.h"
+#include "serve/api_messages.h"
 
 void api_request_fini(struct api_request *r)
 {
@@ -14,19 +18,14 @@ void api_request_fini(struct api_request *r)
         xfree(r->echoed[i]);
     }
     for (int i = 0; i < r->n_stop; i++) xfree(r->stop[i]);
+    xfree(r->stop_id);
+    xfree(r->bias);
     *r = (struct api_request){0};
-}
-
-/* A member that may be null, which is as good as absent. */
-static const struct json *member(const struct json *o, const char *key)
-{
-    const struct json *v = json_get(o, key);
-    return v && json_kind(v) != JSON_NULL ? v : NULL;
 }
 
 static int take_real(const struct json *o, const char *key, double lo, double hi, double *out, struct err *e)
 {
-    const struct json *v = member(o, key);
+    const struct json *v = api_member(o, key);
     if (!v) return OK;
     double x = json_real(v, NAN);
     if (!(x >= lo && x <= hi)) return err_set(e, ERR_REQUEST, "%s: wanted a number from %g to %g", key, lo, hi);
@@ -36,7 +35,7 @@ static int take_real(const struct json *o, const char *key, double lo, double hi
 
 static int take_int(const struct json *o, const char *key, int64_t lo, int64_t hi, int64_t *out, struct err *e)
 {
-    const struct json *v = member(o, key);
+    const struct json *v = api_member(o, key);
     if (!v) return OK;
     if (json_kind(v) != JSON_INT || json_int(v, lo - 1) < lo || json_int(v, hi + 1) > hi)
         return err_set(e, ERR_REQUEST, "%s: wanted an integer from %lld to %lld", key, (long long)lo, (long long)hi);
@@ -46,41 +45,9 @@ static int take_int(const struct json *o, const char *key, int64_t lo, int64_t h
 
 static int take_bool(const struct json *o, const char *key, bool *out, struct err *e)
 {
-    const struct json *v = member(o, key);
+    const struct json *v = api_member(o, key);
     if (v && json_kind(v) != JSON_BOOL) return err_set(e, ERR_REQUEST, "%s: wanted true or false", key);
     if (v) *out = json_bool(v, false);
-    return OK;
-}
-
-/* Whether a member asks for nothing: an empty list or object, "none", and one beam, or the best of one. */
-static bool asks_for_nothing(const char *name, const struct json *v)
-{
-    bool count = !strcmp(name, "best_of") || !strcmp(name, "num_beams") || !strcmp(name, "beam_width");
-    switch (json_kind(v)) {
-    case JSON_ARRAY:
-    case JSON_OBJECT: return !json_size(v);
-    case JSON_STRING: return !strcmp(json_string(v, NULL, ""), "none");
-    case JSON_INT: return count && json_int(v, 0) == 1;
-    case JSON_BOOL: return !strcmp(name, "use_beam_search") && !json_bool(v, true);
-    default: return false;
-    }
-}
-
-/* What is understood elsewhere and would change the answer. */
-static int refuse_others(const struct json *o, struct err *e)
-{
-    static const char *const not_here[] = {"tools",      "functions",  "function_call",   "tool_choice",
-                                           "logit_bias", "audio",      "modalities",      "guided_json",
-                                           "grammar",    "prediction", "suffix",          "best_of",
-                                           "num_beams",  "beam_width", "use_beam_search", "web_search_options"};
-    for (size_t i = 0; i < sizeof not_here / sizeof *not_here; i++) {
-        const struct json *v = member(o, not_here[i]);
-        if (v && !asks_for_nothing(not_here[i], v))
-            return err_set(e, ERR_REQUEST, "%s: is not supported here; leave it out", not_here[i]);
-    }
-    const struct json *format = member(member(o, "response_format"), "type");
-    if (format && strcmp(json_string(format, NULL, ""), "text"))
-        return err_set(e, ERR_REQUEST, "response_format: only text is supported here");
     return OK;
 }
 
@@ -95,6 +62,43 @@ static int take_stop(struct api_request *r, const struct json *v, struct err *e)
         if (!text || !size || memchr(text, 0, size))
             return err_set(e, ERR_REQUEST, "stop: wanted a text that is not empty, or a list of such");
         r->stop[r->n_stop++] = xstrdup(text);
+    }
+    return OK;
+}
+
+static int take_stop_ids(struct api_request *r, const struct json *v, int64_t vocab, struct err *e)
+{
+    size_t n = v && json_kind(v) == JSON_ARRAY ? json_size(v) : 0;
+    if ((v && json_kind(v) != JSON_ARRAY) || n > ANSWER_STOP_IDS)
+        return err_set(e, ERR_REQUEST, "stop_token_ids: wanted a list of at most %d tokens", ANSWER_STOP_IDS);
+    r->stop_id = xcalloc(n + 1, sizeof *r->stop_id);
+    for (size_t i = 0; i < n; i++) {
+        int64_t id = json_int(json_at(v, i), -1);
+        if (id < 0 || id >= vocab)
+            return err_set(e, ERR_REQUEST, "stop_token_ids[%zu]: wanted a token, 0 to %lld", i, (long long)vocab - 1);
+        r->stop_id[r->n_stop_ids++] = (int32_t)id;
+    }
+    return OK;
+}
+
+/* {"TOKEN": -100 to 100}. */
+static int take_bias(struct api_request *r, const struct json *v, int64_t vocab, struct err *e)
+{
+    size_t n = v && json_kind(v) == JSON_OBJECT ? json_size(v) : 0;
+    if ((v && json_kind(v) != JSON_OBJECT) || n > ANSWER_BIASES)
+        return err_set(e, ERR_REQUEST, "logit_bias: wanted an object of at most %d tokens", ANSWER_BIASES);
+    r->bias = xcalloc(n + 1, sizeof *r->bias);
+    for (void *it = n ? json_iter(v) : NULL; it; it = json_iter_next(v, it)) {
+        const char *name = json_iter_key(it);
+        char *end;
+        errno = 0;
+        long long id = *name >= '0' && *name <= '9' ? strtoll(name, &end, 10) : -1;
+        double by = json_real(json_iter_value(it), NAN);
+        if (id < 0 || errno || *end || id >= vocab || !(by >= -100 && by <= 100))
+            return err_set(e, ERR_REQUEST,
+                           "logit_bias: \"%.40s\": wanted a token, \"0\" to \"%lld\", and a number from -100 to 100",
+                           name, (long long)vocab - 1);
+        r->bias[r->n_bias++] = (struct answer_bias){(int32_t)id, (float)by};
     }
     return OK;
 }
@@ -129,7 +133,7 @@ static int take_text(struct api_request *r, int i, const struct json *v, const s
 static int take_prompts(struct api_request *r, const struct json *o, const struct tokenizer *t,
                         const struct api_limits *l, struct err *e)
 {
-    const struct json *v = member(o, "prompt");
+    const struct json *v = api_member(o, "prompt");
     bool list = v && json_kind(v) == JSON_ARRAY, ids = list && json_size(v) && json_kind(json_at(v, 0)) == JSON_INT;
     size_t n = list && !ids ? json_size(v) : 1;
     if (!v || n < 1 || n > API_PROMPTS)
@@ -140,70 +144,6 @@ static int take_prompts(struct api_request *r, const struct json *o, const struc
         rc = json_kind(one) == JSON_ARRAY ? take_ids(&r->prompt[i], one, l, e) : take_text(r, (int)i, one, t, l, e);
     }
     r->n_prompts = (int)n;
-    return rc;
-}
-
-/* Contents of parts are joined where all parts are text. */
-static int put_content(struct json_out *o, const struct json *v, size_t at, struct err *e)
-{
-    struct str all = {0};
-    int rc = OK;
-    size_t n;
-    const char *text = json_string(v, &n, NULL);
-    if (text) str_add(&all, text, n);
-    for (size_t i = 0; v && !text && !rc && i < json_size(v); i++) {
-        const struct json *part = json_at(v, i);
-        const char *piece = json_string(json_get(part, "text"), &n, NULL);
-        if (!piece || strcmp(json_string(json_get(part, "type"), NULL, ""), "text"))
-            rc = err_set(e, ERR_REQUEST, "messages[%zu].content: only text is understood here", at);
-        else str_add(&all, piece, n);
-    }
-    if (!rc && ((!text && (!v || json_kind(v) != JSON_ARRAY)) || (all.n && memchr(all.p, 0, all.n))))
-        rc = err_set(e, ERR_REQUEST, "messages[%zu].content: wanted a text without NUL", at);
-    if (!rc) json_put_string(o, "content", str_text(&all));
-    str_free(&all);
-    return rc;
-}
-
-/* Roles and contents alone go on to the template. */
-static int take_messages(struct api_request *r, const struct json *o, const struct chat *chat, struct err *e)
-{
-    const struct json *list = member(o, "messages");
-    if (!list || json_kind(list) != JSON_ARRAY || !json_size(list))
-        return err_set(e, ERR_REQUEST, "messages: wanted a list of {\"role\", \"content\"}");
-    if (!chat)
-        return err_set(e, ERR_REQUEST,
-                       "messages: the model has no chat template; give the server one "
-                       "(--chat-template), or ask /v1/completions");
-    struct str text = {0};
-    struct json_out out = {.s = &text};
-    struct json *own = NULL;
-    int rc = OK;
-    json_begin_array(&out, NULL);
-    for (size_t i = 0; !rc && i < json_size(list); i++) {
-        const struct json *m = json_at(list, i);
-        size_t n;
-        const char *role = json_string(json_get(m, "role"), &n, NULL);
-        if (!role || !n || strlen(role) != n) {
-            rc = err_set(e, ERR_REQUEST, "messages[%zu].role: wanted a text", i);
-            break;
-        }
-        json_begin_object(&out, NULL);
-        json_put_string(&out, "role", role);
-        rc = put_content(&out, json_get(m, "content"), i, e);
-        json_end_object(&out);
-    }
-    json_end_array(&out);
-    if (!rc) rc = json_parse(&own, str_text(&text), text.n, "messages", e);
-    if (!rc) {
-        struct chat_work *w = chat_work_new(chat);
-        rc = chat_prompt(w, own, "messages", &r->prompt[0], e);
-        if (rc) rc = e->code = ERR_REQUEST;
-        chat_work_free(w);
-    }
-    r->n_prompts = 1;
-    json_free(own);
-    str_free(&text);
     return rc;
 }
 
@@ -231,6 +171,10 @@ static int take_lengths(struct api_request *r, const struct json *o, const struc
     int rc = take_int(o, "max_tokens", 0, INT32_MAX, &most, e);
     if (!rc) rc = take_int(o, "max_completion_tokens", 0, INT32_MAX, &most, e);
     r->max_tokens = most < l->max_tokens ? most : l->max_tokens;
+    if (!rc) rc = take_int(o, "min_tokens", 0, INT32_MAX, &r->min_tokens, e);
+    if (!rc && r->min_tokens > r->max_tokens)
+        rc = err_set(e, ERR_REQUEST, "min_tokens: %lld, and an answer has at most %lld here (max_tokens)",
+                     (long long)r->min_tokens, (long long)r->max_tokens);
     for (int i = 0; !rc && i < r->n_prompts; i++)
         if (r->prompt[i].n > l->room)
             rc = err_set(e, ERR_REQUEST, "the prompt is %lld tokens long, and there is room for %lld; shorten it",
@@ -259,43 +203,74 @@ static int take_sampling(struct api_request *r, const struct json *o, struct err
     if (!rc) rc = take_int(o, "seed", INT64_MIN + 1, INT64_MAX - 1, &seed, e);
     s->top_k = top_k < 0 ? 0 : top_k;
     s->seed = (uint64_t)seed;
-    r->seeded = member(o, "seed") != NULL;
+    r->seeded = api_member(o, "seed") != NULL;
     if (!rc) rc = sample_check(s, e);
     return rc ? rc : sample_before_check(&r->before, e);
+}
+
+/* include_usage is done; padding against who listens is not, and changes no answer. */
+static int take_stream_options(struct api_request *r, const struct json *v, struct err *e)
+{
+    if (!v) return OK;
+    if (json_kind(v) != JSON_OBJECT) return err_set(e, ERR_REQUEST, "stream_options: wanted an object");
+    for (void *it = json_iter(v); it; it = json_iter_next(v, it)) {
+        const char *name = json_iter_key(it);
+        if (!strcmp(name, "include_usage") || !strcmp(name, "include_obfuscation")) continue;
+        if (!strcmp(name, "continuous_usage_stats") && api_member_neutral("false", json_iter_value(it))) continue;
+        return err_set(e, ERR_REQUEST, "stream_options.%.100s: is not supported here; leave it out", name);
+    }
+    bool padded;
+    int rc = take_bool(v, "include_obfuscation", &padded, e);
+    return rc ? rc : take_bool(v, "include_usage", &r->usage, e);
 }
 
 static int read_members(struct api_request *r, const struct json *o, const struct tokenizer *t, const struct chat *chat,
                         const struct api_limits *l, struct err *e)
 {
     int64_t n = 1;
-    size_t size;
-    const char *model = json_string(member(o, "model"), &size, NULL);
-    if (json_kind(o) != JSON_OBJECT) return err_set(e, ERR_REQUEST, "the body: wanted a JSON object");
-    if (member(o, "model") && (!model || strcmp(model, l->model)))
-        return err_set(e, ERR_REQUEST, "model: this server has %s only", l->model);
-    int rc = refuse_others(o, e);
+    int rc = api_members_check(o, r->chat ? API_CHAT : API_TEXT, e);
     if (!rc) rc = take_int(o, "n", 1, API_CHOICES, &n, e);
     if (!rc) rc = take_bool(o, "stream", &r->stream, e);
-    if (!rc) rc = take_bool(member(o, "stream_options"), "include_usage", &r->usage, e);
+    if (!rc) rc = take_stream_options(r, api_member(o, "stream_options"), e);
     if (!rc) rc = take_bool(o, "ignore_eos", &r->past_end, e);
     if (!rc && !r->chat) rc = take_bool(o, "echo", &r->echo, e);
     if (!rc) rc = take_sampling(r, o, e);
-    if (!rc) rc = take_stop(r, member(o, "stop"), e);
+    if (!rc) rc = take_bias(r, api_member(o, "logit_bias"), l->vocab, e);
+    if (!rc) rc = take_stop(r, api_member(o, "stop"), e);
+    if (!rc) rc = take_stop_ids(r, api_member(o, "stop_token_ids"), l->vocab, e);
     if (!rc) rc = take_logprobs(r, o, e);
-    if (!rc) rc = r->chat ? take_messages(r, o, chat, e) : take_prompts(r, o, t, l, e);
+    if (!rc && r->chat) rc = api_messages_read(o, chat, &r->prompt[0], e);
+    if (!rc && r->chat) r->n_prompts = 1;
+    if (!rc && !r->chat) rc = take_prompts(r, o, t, l, e);
     if (!rc) rc = take_lengths(r, o, l, e);
     r->n = (int)n;
     return rc;
 }
 
+/* Whether it is asked of another model. */
+static int look_for_model(const struct json *o, const char *name, int *status, struct err *e)
+{
+    const struct json *v = api_member(o, "model");
+    size_t n;
+    const char *model = json_string(v, &n, NULL);
+    if (!v) return OK;
+    if (!model) return err_set(e, ERR_REQUEST, "model: wanted a text");
+    if (n == strlen(name) && !memcmp(model, name, n)) return OK;
+    *status = 404;
+    return err_set(e, ERR_REQUEST, "model: there is no %.200s here; this server has %s", model, name);
+}
+
 int api_request_read(struct api_request *r, bool is_chat, const char *body, size_t n, const struct tokenizer *t,
-                     const struct chat *chat, const struct api_limits *limits, struct err *e)
+                     const struct chat *chat, const struct api_limits *limits, int *status, struct err *e)
 {
     struct json *o = NULL;
     *r = (struct api_request){.chat = is_chat};
+    *status = 400;
     int rc = json_parse_published(&o, body, n, "the body", e);
-    if (rc) rc = e->code = ERR_REQUEST;
+    if (!rc && json_kind(o) != JSON_OBJECT) rc = err_set(e, ERR_REQUEST, "the body: wanted a JSON object");
+    if (!rc) rc = look_for_model(o, limits->model, status, e);
     if (!rc) rc = read_members(r, o, t, chat, limits, e);
+    if (rc) rc = e->code = ERR_REQUEST;
     json_free(o);
     if (rc) api_request_fini(r);
     return rc;

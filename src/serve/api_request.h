@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* api_request.h: what a client asks for: the JSON of OpenAI's completions and chat completions, read and checked.
  *
- * Members that are known and would change the answer are understood or refused by name; those of tools that only say
- * who asks (user, metadata, store) and unknown ones are passed over, as clients send members of other servers. Nothing
- * here knows a connection. Order: Local.
+ * Which members there are and what becomes of each is the table of api_members.h. Nothing here knows a connection.
+ * Order: Local.
  */
 #ifndef TUTTI_SERVE_API_REQUEST_H
 #define TUTTI_SERVE_API_REQUEST_H
@@ -27,15 +26,20 @@ struct api_request {
     char *echoed[API_PROMPTS]; /* a prompt's text; NULL: it was given as tokens */
     char *stop[ANSWER_STOPS];
     int n_stop;
-    int64_t max_tokens;
+    int32_t *stop_id;
+    int n_stop_ids;
+    struct answer_bias *bias;
+    int n_bias;
+    int64_t max_tokens, min_tokens;
     int logprobs; /* -1: none; else the likeliest tokens to tell */
     bool past_end;
     struct sample_spec sample;
     struct sample_before before;
 };
-/* chat: NULL where the model has no template. ERR_REQUEST with what is wrong, naming the member. */
+/* chat: NULL where the model has no template. ERR_REQUEST with what is wrong, naming the member; *status is what HTTP
+ * calls that. */
 int api_request_read(struct api_request *r, bool is_chat, const char *body, size_t n, const struct tokenizer *t,
-                     const struct chat *chat, const struct api_limits *limits, struct err *e);
+                     const struct chat *chat, const struct api_limits *limits, int *status, struct err *e);
 void api_request_fini(struct api_request *r);
 
 #endif

@@ -57,5 +57,6 @@ const char chat_page[] =
     "$('text').onkeydown=e=>{if(e.key==='Enter'&&!e.shiftKey){e.preventDefault();$('ask').requestSubmit();}};\n"
     "$('clear').onclick=()=>{if(busy)busy.abort();turns=[];$('log').replaceChildren();};\n"
     "$('key').onchange=name;name();\n"
-    "const first=new URLSearchParams(location.search).get('ask');if(first)ask(first);\n"
+    /* What a link says is for a person to read, and to send or not. */
+    "const first=new URLSearchParams(location.search).get('ask');if(first)$('text').value=first;\n"
     "</script></body></html>\n";

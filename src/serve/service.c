@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue is a list under one mutex; everything else of a request belongs to the service's thread from when it takes
- * the request off it. What clients may see of the numbers (metrics) is counted in atomics. */
+/* A request goes from the server's thread to the desk's, and from there to a queue, a list under one mutex; everything
+ * else of it belongs to the service's thread from when it takes the request off that. What clients may see of the
+ * numbers (metrics) is counted in atomics. */
 #include "serve/service.h"
 
 #include <math.h>
@@ -18,8 +19,10 @@
 #include "serve/api_reply.h"
 #include "serve/api_request.h"
 #include "serve/chat_page.h"
+#include "serve/desk.h"
 
 #define LOOK_S 0.2 /* between two looks at clients that may be gone */
+enum { READERS = 2, TOLD_BYTES = 64 << 20 };
 
 struct asked { /* a request under way */
     struct http_call *call;
@@ -35,7 +38,8 @@ struct asked { /* a request under way */
         bool first;
     } * ctx;
     int n_choices, left;
-    bool lost; /* nobody reads it: its answers stop */
+    size_t told_bytes; /* that its log-probabilities may take */
+    bool lost;         /* nobody reads it: its answers stop */
     struct api_usage usage;
     struct err err;
     struct asked *next;
@@ -74,6 +78,7 @@ static const struct {
 struct service {
     struct service_config c;
     struct http_calls *server;
+    struct desk *desk;
     struct answering *answering;
     struct asked *asked; /* under way; the service's thread */
     int64_t created;
@@ -83,19 +88,21 @@ struct service {
     pthread_mutex_t lock; /* of the queue */
     pthread_cond_t came;
     struct asked *queue, **last;
-    int queued;
+    int queued;        /* answers, begun or not */
+    size_t told_bytes; /* of all that are queued */
     bool closing;
 };
 
 static void count(struct service *s, enum count c, int64_t n) { atomic_fetch_add(&s->n[c], n); }
 
-/* ---- the server's thread ---- */
+/* ---- answers that need no model ---- */
 
 static void asked_free(struct asked *q)
 {
     for (int i = 0; i < q->n_choices; i++) {
         str_free(&q->choice[i].text);
         xfree(q->choice[i].token);
+        xfree(q->choice[i].likely);
     }
     xfree(q->choice);
     xfree(q->ctx);
@@ -136,51 +143,132 @@ static void put_metrics(struct service *s, struct str *out)
                    now[i].v);
 }
 
+/* ---- the desk's threads ---- */
+
+static int answers_of(const struct asked *q) { return q->r.n * q->r.n_prompts; }
+
+static size_t most_told(const struct service *s) { return s->c.told_bytes ? s->c.told_bytes : TOLD_BYTES; }
+
+/* Of a stream nothing waits for its end. */
+static size_t told_bytes(const struct api_request *r)
+{
+    int64_t tokens = 0;
+    for (int i = 0; i < r->n_prompts; i++) tokens += r->max_tokens + (r->echo ? r->prompt[i].n : 0);
+    return r->logprobs < 0 || r->stream ? 0 : to_size(tokens) * (size_t)r->n * api_told_bytes(r->chat, r->logprobs);
+}
+
+/* What can never be answered here. */
+static int look_at_size(const struct service *s, const struct asked *q, struct err *e)
+{
+    if (answers_of(q) > s->c.queue)
+        return err_set(e, ERR_REQUEST, "n: %d answers to %d prompts are %d, and this server takes %d at once (--queue)",
+                       q->r.n, q->r.n_prompts, answers_of(q), s->c.queue);
+    if (q->told_bytes > most_told(s))
+        return err_set(e, ERR_REQUEST,
+                       "logprobs: of %d answers of up to %lld tokens they may take %zu MiB, and this server has %zu "
+                       "for "
+                       "them (--logprobs); ask for fewer, for a smaller max_tokens, or for a stream",
+                       answers_of(q), (long long)q->r.max_tokens, q->told_bytes >> 20, most_told(s) >> 20);
+    return OK;
+}
+
 static void enqueue(struct service *s, struct asked *q)
 {
     pthread_mutex_lock(&s->lock);
-    bool room = s->queued < s->c.queue && !s->closing, closing = s->closing;
-    if (room) {
+    bool closing = s->closing, full = s->queued + answers_of(q) > s->c.queue,
+         much = q->told_bytes && s->told_bytes + http_calls_held(q->call) + q->told_bytes > most_told(s);
+    if (!closing && !full && !much) {
         *s->last = q;
         s->last = &q->next;
-        s->queued++;
+        s->queued += answers_of(q);
+        s->told_bytes += q->told_bytes;
         pthread_cond_signal(&s->came);
+        q = NULL;
     }
     pthread_mutex_unlock(&s->lock);
-    if (room) return;
+    if (!q) return;
     count(s, COUNT_BUSY, 1);
     answer_error(q->call, closing ? 503 : 429,
-                 closing ? "the server is closing" : "too many requests wait; come back later");
+                 closing ? "the server is closing"
+                 : full  ? "too many answers are under way; come back later"
+                         : "too many log-probabilities are under way; come back later");
     asked_free(q);
 }
 
-static void ask(struct service *s, struct http_call *c, bool chat)
+static struct asked *asked_new(struct service *s, struct http_call *c, bool chat)
 {
-    struct err e = {0};
-    size_t n;
-    const char *body = http_call_body(c, &n);
-    const struct api_limits limits = {s->c.max_tokens, decoding_room(s->c.decoding),
-                                      decoding_model(s->c.decoding)->vocab, s->c.model};
     struct asked *q = xcalloc(1, sizeof *q);
-    count(s, COUNT_REQUESTS, 1);
-    if (api_request_read(&q->r, chat, body, n, s->c.tokenizer, s->c.chat, &limits, &e)) {
-        count(s, COUNT_REFUSED, 1);
-        answer_error(c, 400, e.text);
-        xfree(q);
-        return;
-    }
     q->call = c;
-    if (!q->r.seeded) q->r.sample.seed = (uint64_t)(clock_now_s() * 1e9) * 0x9E3779B97F4A7C15u;
     q->came_s = clock_now_s();
     snprintf(q->id, sizeof q->id, "%s-%llx", chat ? "chatcmpl" : "cmpl",
              (unsigned long long)atomic_fetch_add(&s->ids, 1) + ((unsigned long long)s->created << 20));
     q->head = (struct api_head){.chat = chat,
-                                .logprobs = q->r.logprobs,
                                 .id = q->id,
                                 .model = s->c.model,
                                 .created = (int64_t)time(NULL),
                                 .t = s->c.tokenizer};
+    return q;
+}
+
+static void read_request(void *ctx, struct http_call *c)
+{
+    struct service *s = ctx;
+    struct err e = {0};
+    size_t n;
+    int status;
+    bool chat = !strcmp(http_call_path(c), "/v1/chat/completions");
+    const char *body = http_call_body(c, &n);
+    const struct api_limits limits = {s->c.max_tokens, decoding_room(s->c.decoding),
+                                      decoding_model(s->c.decoding)->vocab, s->c.model};
+    if (http_call_gone(c)) {
+        count(s, COUNT_LOST, 1);
+        answer_error(c, 503, "nobody is there");
+        return;
+    }
+    struct asked *q = asked_new(s, c, chat);
+    int rc = api_request_read(&q->r, chat, body, n, s->c.tokenizer, s->c.chat, &limits, &status, &e);
+    if (!rc) q->told_bytes = told_bytes(&q->r);
+    if (!rc) rc = look_at_size(s, q, &e);
+    http_call_drop_body(c);
+    if (rc) {
+        count(s, COUNT_REFUSED, 1);
+        answer_error(c, status, e.text);
+        asked_free(q);
+        return;
+    }
+    q->head.logprobs = q->r.logprobs;
+    if (!q->r.seeded) q->r.sample.seed = (uint64_t)(clock_now_s() * 1e9) * 0x9E3779B97F4A7C15u;
     enqueue(s, q);
+}
+
+static void end_request(void *ctx, struct http_call *c)
+{
+    count(ctx, COUNT_BUSY, 1);
+    answer_error(c, 503, "the server is closing");
+}
+
+/* ---- the server's thread ---- */
+
+static void ask(struct service *s, struct http_call *c)
+{
+    count(s, COUNT_REQUESTS, 1);
+    if (desk_put(s->desk, c)) return;
+    count(s, COUNT_BUSY, 1);
+    answer_error(c, 429, "too many requests wait; come back later");
+}
+
+#define MODELS "/v1/models/"
+
+/* GET /v1/models/NAME */
+static void tell_model(struct service *s, struct http_call *c)
+{
+    struct str body = {0};
+    if (strcmp(http_call_path(c) + strlen(MODELS), s->c.model) != 0) {
+        answer_error(c, 404, "there is no such model here; /v1/models names the one there is");
+        return;
+    }
+    api_put_model(&body, s->c.model, s->created, decoding_room(s->c.decoding));
+    http_call_take(c, 200, "application/json", &body);
 }
 
 static const struct route {
@@ -202,12 +290,14 @@ static void called(void *ctx, struct http_call *c)
     size_t i = 0, n = sizeof routes / sizeof *routes;
     struct str body = {0};
     while (i < n && strcmp(routes[i].path, path)) i++;
-    if (i == n) {
+    if (str_starts(path, MODELS) && (!strcmp(method, "GET") || !strcmp(method, "HEAD"))) {
+        tell_model(s, c);
+    } else if (i == n) {
         answer_error(c, 404, "there is no such page; there are /v1/completions, /v1/chat/completions and /v1/models");
     } else if (strcmp(routes[i].method, method) && !(!strcmp(method, "HEAD") && !strcmp(routes[i].method, "GET"))) {
         answer_error(c, 405, !strcmp(routes[i].method, "POST") ? "POST it" : "GET it");
     } else if (i < 2) {
-        ask(s, c, i == 1);
+        ask(s, c);
     } else if (i == 2) {
         api_put_models(&body, s->c.model, s->created, decoding_room(s->c.decoding));
         http_call_answer(c, 200, "application/json", str_text(&body), body.n);
@@ -234,7 +324,7 @@ static void send_chunk(struct asked *q, struct choice_ctx *x)
     if (!http_call_write(q->call, str_text(&out), out.n)) q->lost = true;
     c->sent += c->text.n;
     str_clear(&c->text);
-    c->n_tokens = 0;
+    c->n_tokens = c->n_likely = 0;
     str_free(&out);
 }
 
@@ -246,9 +336,13 @@ static bool take_token(void *ctx, const struct answer_token *t)
     if (q->r.logprobs >= 0) {
         GROW(c->token, c->n_tokens, c->token_room, 1);
         struct api_token *to = &c->token[c->n_tokens++];
-        *to = (struct api_token){.id = t->id, .logprob = t->logprob, .offset = c->sent + c->text.n, .n_top = t->n_top};
-        if (t->n_top) memcpy(to->top, t->top, (size_t)t->n_top * sizeof *t->top);
-        if (t->n_top) memcpy(to->top_logprob, t->top_logprob, (size_t)t->n_top * sizeof *t->top_logprob);
+        *to = (struct api_token){.id = t->id,
+                                 .logprob = t->logprob,
+                                 .offset = c->sent + c->text.n,
+                                 .n_top = t->n_top,
+                                 .top = c->n_likely};
+        GROW(c->likely, c->n_likely, c->likely_room, t->n_top);
+        for (int i = 0; i < t->n_top; i++) c->likely[c->n_likely++] = (struct api_likely){t->top[i], t->top_logprob[i]};
     }
     str_add(&c->text, t->text, t->n);
     if (q->r.stream && (c->text.n || c->n_tokens || x->first)) send_chunk(q, x);
@@ -293,6 +387,11 @@ static int begin(struct service *s, struct asked *q, struct err *e)
                                 .before = q->r.before,
                                 .stop = (const char *const *)q->r.stop,
                                 .n_stop = q->r.n_stop,
+                                .stop_id = q->r.stop_id,
+                                .n_stop_ids = q->r.n_stop_ids,
+                                .min_tokens = q->r.min_tokens,
+                                .bias = q->r.bias,
+                                .n_bias = q->r.n_bias,
                                 .top = q->r.logprobs,
                                 .tell_prompt = q->r.echo,
                                 .past_end = q->r.past_end,
@@ -305,6 +404,14 @@ static int begin(struct service *s, struct asked *q, struct err *e)
         if (rc) return rc;
     }
     return OK;
+}
+
+static void unqueue(struct service *s, const struct asked *q)
+{
+    pthread_mutex_lock(&s->lock);
+    s->queued -= answers_of(q);
+    s->told_bytes -= q->told_bytes;
+    pthread_mutex_unlock(&s->lock);
 }
 
 /* Tells the end and lets the request go. late: it took too long. */
@@ -320,6 +427,7 @@ static void finish(struct service *s, struct asked *q, bool late)
     count(s, COUNT_PROMPT, q->usage.prompt);
     count(s, COUNT_REUSED, q->usage.cached);
     count(s, COUNT_WRITTEN, q->usage.written);
+    unqueue(s, q); /* who has his answer may ask at once; a whole answer's bytes the server counts */
     if (q->r.stream) {
         if (late || failed) {
             str_puts(&out, "data: ");
@@ -335,7 +443,7 @@ static void finish(struct service *s, struct asked *q, bool late)
         answer_error(q->call, status, late ? "the request took too long" : q->err.text);
     } else {
         api_put_whole(&out, &q->head, q->choice, q->n_choices, &q->usage);
-        http_call_answer(q->call, 200, "application/json", str_text(&out), out.n);
+        http_call_take(q->call, 200, "application/json", &out);
     }
     str_free(&out);
     asked_free(q);
@@ -361,13 +469,6 @@ static void take_queue(struct service *s, bool wait)
     }
 }
 
-static void unqueue(struct service *s)
-{
-    pthread_mutex_lock(&s->lock);
-    s->queued--;
-    pthread_mutex_unlock(&s->lock);
-}
-
 /* Ends of requests: answered, lost, late. */
 static void sweep(struct service *s)
 {
@@ -383,7 +484,6 @@ static void sweep(struct service *s)
             continue;
         }
         *at = q->next;
-        unqueue(s);
         finish(s, q, late && !q->lost);
     }
 }
@@ -445,12 +545,14 @@ int service_open(struct service **out, const struct service_config *c, struct er
                                   .key = c->key,
                                   .max_clients = c->clients,
                                   .timeout_s = c->idle_s,
+                                  .request_s = c->request_s,
                                   .max_body = c->max_body,
                                   .open = is_open,
                                   .refuse = refuse_text,
                                   .call = called,
                                   .ctx = s};
-    int rc = http_calls_open(&s->server, &h, e);
+    int rc = desk_open(&s->desk, READERS, c->queue, read_request, end_request, s, e);
+    if (!rc) rc = http_calls_open(&s->server, &h, e);
     if (rc) service_close(s);
     else *out = s;
     return rc;
@@ -464,12 +566,14 @@ void service_close(struct service *s)
     pthread_mutex_lock(&s->lock);
     s->closing = true;
     pthread_mutex_unlock(&s->lock);
+    if (s->desk) desk_shut(s->desk);
     for (struct asked *q = s->queue, *next; q; q = next) { /* came after service_run had ended */
         next = q->next;
         answer_error(q->call, 503, "the server is closing");
         asked_free(q);
     }
     http_calls_close(s->server);
+    desk_free(s->desk);
     answering_free(s->answering);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->came);

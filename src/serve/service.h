@@ -2,10 +2,11 @@
 /* service.h: a model behind the routes of OpenAI's API: /v1/completions, /v1/chat/completions, /v1/models, and /health,
  * /metrics (Prometheus) and / (a page to chat with).
  *
- * Two threads. The server's reads and checks a request and puts it into a queue of at most `queue`; the service's own
- * (whoever calls service_run) begins what fits, feeds the model step by step (run/answering.h) and writes what comes.
- * A request ends when its answer does, when its client is gone or takes nothing, or after `time_s`.
- * Order: Local.
+ * The server's thread carries connections; two at a desk (serve/desk.h) read and check requests and put them into a
+ * queue of at most `queue` answers; the service's own (whoever calls service_run) begins what fits, feeds the model
+ * step by step (run/answering.h) and writes what comes. A request ends when its answers do, when its client is gone or
+ * takes nothing, or after `time_s`. Log-probabilities that wait for the end of an answer, or for who takes it, have
+ * `told_bytes` together: what would need more by itself is refused, what would now is told to come back. Order: Local.
  */
 #ifndef TUTTI_SERVE_SERVICE_H
 #define TUTTI_SERVE_SERVICE_H
@@ -20,11 +21,13 @@ struct service_config {
     const char *model;         /* the name it has in requests */
     const char *address, *key; /* key NULL: loopback only, ERR_REQUEST elsewhere */
     int port;                  /* 0: a free one */
-    int queue;                 /* requests that wait; more are told to come back later */
+    int queue;                 /* answers under way, of all requests; more are told to come back later */
+    size_t told_bytes;         /* 0: 64 MiB */
     int64_t max_tokens;        /* of an answer */
     size_t max_body;
     int time_s;          /* of a request, from when it came */
     int clients, idle_s; /* connections; seconds that one may do nothing */
+    int request_s;       /* in which a request is there, head and body; 0: idle_s */
 };
 struct service;
 int service_open(struct service **out, const struct service_config *c, struct err *e);

@@ -35,7 +35,13 @@ static inline void *serve(void *ctx)
     return NULL;
 }
 
-static inline void open_house(struct house *h, const char *key, int queue, int time_s)
+struct house_rules {
+    const char *key, *template; /* template NULL: the contents, with spaces between */
+    int queue, time_s, clients, request_s;
+    size_t told_bytes;
+};
+
+static inline void open_house_by(struct house *h, const struct house_rules *r)
 {
     struct err e = {0};
     memset(h, 0, sizeof *h);
@@ -43,7 +49,7 @@ static inline void open_house(struct house *h, const char *key, int queue, int t
     h->d = written_decoding(&h->x, 4, 64, 0);
     h->t = tokenizer_new_byte();
     char *path = fs_join(h->x.dir, "chat.jinja");
-    const char *text = "{% for m in messages %}{{ m.content }} {% endfor %}";
+    const char *text = r->template ? r->template : "{% for m in messages %}{{ m.content }} {% endfor %}";
     if (fs_write_atomic(path, text, strlen(text), &e) ||
         chat_open(&h->chat, &(struct chat_rules){.template_name = path}, h->t, &e))
         fail_msg("%s", e.text);
@@ -53,15 +59,22 @@ static inline void open_house(struct house *h, const char *key, int queue, int t
                                .chat = h->chat,
                                .model = "toy",
                                .address = "127.0.0.1",
-                               .key = key,
-                               .queue = queue,
+                               .key = r->key,
+                               .queue = r->queue,
+                               .told_bytes = r->told_bytes,
                                .max_tokens = 400,
                                .max_body = 1 << 16,
-                               .time_s = time_s,
-                               .clients = 200,
+                               .time_s = r->time_s,
+                               .clients = r->clients ? r->clients : 200,
+                               .request_s = r->request_s,
                                .idle_s = 20};
     if (service_open(&h->s, &c, &e)) fail_msg("%s", e.text);
     assert_int_equal(pthread_create(&h->thread, NULL, serve, h), 0);
+}
+
+static inline void open_house(struct house *h, const char *key, int queue, int time_s)
+{
+    open_house_by(h, &(struct house_rules){.key = key, .queue = queue, .time_s = time_s});
 }
 
 static inline void close_house(struct house *h)

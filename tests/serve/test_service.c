@@ -143,8 +143,8 @@ static void test_wrong_requests(void **state)
                                         "{\"prompt\":\"1\",\"stop\":[\"\"]}",
                                         "{\"prompt\":\"1\",\"stop\":5}",
                                         "{\"prompt\":\"1\",\"logprobs\":99}",
-                                        "{\"prompt\":\"1\",\"model\":\"other\"}",
-                                        "{\"prompt\":\"1\",\"logit_bias\":{\"5\":1}}",
+                                        "{\"prompt\":\"1\",\"model\":5}",
+                                        "{\"prompt\":\"1\",\"logit_bias\":{\"5\":\"1\"}}",
                                         "{\"prompt\":\"1\",\"suffix\":\"2\"}",
                                         "{\"prompt\":\"1\",\"best_of\":2}",
                                         "{\"prompt\":\"1\",\"use_beam_search\":true}",
@@ -266,7 +266,7 @@ static void test_all_at_once(void **state)
     (void)state;
     struct house h;
     struct client c[CLIENTS];
-    open_house(&h, NULL, 100, 60);
+    open_house(&h, NULL, 400, 60);
     struct json *v = ask(&h, "/v1/completions", "{\"prompt\":\"" PROMPT "\",\"max_tokens\":30,\"temperature\":0}", 200);
     struct str text = {0};
     struct json_out o = {.s = &text};
@@ -298,8 +298,8 @@ static void test_limits(void **state)
     struct house h;
     struct str s = {0};
     int status, fd[3];
-    open_house(&h, NULL, 3, 2);
-    for (int i = 0; i < 3; i++) { /* they fill the queue, and are never read */
+    open_house(&h, NULL, 48, 2);
+    for (int i = 0; i < 3; i++) { /* their 48 answers fill the queue, and are never read */
         fd[i] = join(&h);
         str_clear(&s);
         put_request(&s, "POST", "/v1/completions", "",
@@ -331,11 +331,139 @@ static void test_limits(void **state)
     close_house(&h);
 }
 
+/* What may never be had is refused at once, and the memory of log-probabilities that wait is counted: of one request,
+ * and of all together. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    struct house h;
+    int status;
+    open_house_by(&h, &(struct house_rules){.queue = 20, .time_s = 60, .told_bytes = 900 << 10});
+    static const struct {
+        const char *body, *why;
+        int status;
+    } asked[] = {
+        {"{\"prompt\":[\"1\",\"2\"],\"n\":11,\"max_tokens\":1}", "n: 11 answers to 2 prompts are 22", 400},
+        {"{\"prompt\":[\"1\",\"2\"],\"n\":10,\"max_tokens\":1}", "\"index\":19", 200},
+        {"{\"prompt\":\"1\",\"n\":4,\"max_tokens\":400,\"ignore_eos\":true,\"logprobs\":20}", "logprobs: of 4 answers",
+         400},
+        {"{\"prompt\":\"1\",\"n\":4,\"max_tokens\":20,\"ignore_eos\":true,\"logprobs\":20}", "top_logprobs", 200},
+        {"{\"prompt\":\"1\",\"n\":4,\"max_tokens\":30,\"ignore_eos\":true,\"logprobs\":20,\"stream\":true}", "[DONE]",
+         200},
+        {"{\"prompt\":\"1\",\"n\":4,\"max_tokens\":400,\"ignore_eos\":true}", "\"index\":3", 200},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        char *text = ask_with(&h, "POST", "/v1/completions", "", asked[i].body, &status);
+        if (status != asked[i].status || !strstr(text, asked[i].why)) fail_msg("%s: %.600s", asked[i].body, text);
+        xfree(text);
+    }
+    struct str s = {0};
+    int fd = join(&h); /* one that takes most of the memory, for as long as it is written */
+    put_request(&s, "POST", "/v1/completions", "",
+                "{\"prompt\":\"1\",\"n\":1,\"max_tokens\":400,\"ignore_eos\":true,\"logprobs\":20}");
+    send_text(fd, s.p, s.n);
+    bool busy = false;
+    for (int k = 0; k < 200 && !busy; k++) {
+        char *text = ask_with(&h, "POST", "/v1/completions", "",
+                              "{\"prompt\":\"1\",\"max_tokens\":300,\"logprobs\":20}", &status);
+        busy = status == 429 && strstr(text, "log-probabilities are under way");
+        if (!busy && status != 200) fail_msg("%s", text);
+        xfree(text);
+    }
+    assert_true(busy);
+    xfree(read_all(fd));
+    char *text =
+        ask_with(&h, "POST", "/v1/completions", "", "{\"prompt\":\"1\",\"max_tokens\":300,\"logprobs\":20}", &status);
+    while (status == 429) { /* its memory is given back when the server is done with its client */
+        xfree(text);
+        usleep(10000);
+        text = ask_with(&h, "POST", "/v1/completions", "", "{\"prompt\":\"1\",\"max_tokens\":300,\"logprobs\":20}",
+                        &status);
+    }
+    if (status != 200) fail_msg("%s", text);
+    xfree(text);
+    str_free(&s);
+    close_house(&h);
+}
+
+/* ---- clients that hold places ---- */
+
+enum { HOLDERS = 40 };
+struct holder {
+    const struct house *h;
+    atomic_bool *over;
+    pthread_t thread;
+};
+
+/* Sends a byte of a request now and then, and comes again when it is sent away. */
+static void *hold_a_place(void *ctx)
+{
+    struct holder *x = ctx;
+    while (!atomic_load(x->over)) {
+        int fd = join(x->h);
+        const char *head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Slow: ";
+        send_text(fd, head, strlen(head));
+        while (!atomic_load(x->over) && send(fd, "x", 1, MSG_NOSIGNAL) == 1) usleep(100000);
+        close(fd);
+    }
+    return NULL;
+}
+
+/* Twice as many as there are places send a byte now and then: who has the key gets through, again and again. */
+static void test_holders(void **state)
+{
+    (void)state;
+    struct house h;
+    struct holder x[HOLDERS];
+    atomic_bool over = false;
+    int status;
+    open_house_by(&h, &(struct house_rules){.key = "a key of ours", .queue = 20, .time_s = 60, .clients = 20});
+    for (int i = 0; i < HOLDERS; i++) {
+        x[i] = (struct holder){.h = &h, .over = &over};
+        assert_int_equal(pthread_create(&x[i].thread, NULL, hold_a_place, &x[i]), 0);
+    }
+    usleep(500000);
+    int right = 0;
+    for (int k = 0; k < 5; k++) {
+        char *text = ask_with(&h, "POST", "/v1/completions", "Authorization: Bearer a key of ours\r\n",
+                              "{\"prompt\":\"1\",\"max_tokens\":2}", &status);
+        right += status == 200;
+        xfree(text);
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < HOLDERS; i++) pthread_join(x[i].thread, NULL);
+    assert_int_equal(right, 5);
+    close_house(&h);
+}
+
+/* A request is there in time or not at all, however often a byte of it comes: its head, and its body. */
+static void test_slow_requests(void **state)
+{
+    (void)state;
+    struct house h;
+    static const char *const heads[] =
+        {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
+         "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+         "60000\r\n\r\n"};
+    open_house_by(&h, &(struct house_rules){.queue = 20, .time_s = 60, .request_s = 1});
+    for (int i = 0; i < 2; i++) {
+        int fd = join(&h), sent = 0;
+        send_text(fd, heads[i], strlen(heads[i]));
+        while (send(fd, " ", 1, MSG_NOSIGNAL) == 1) { /* until it is cut off */
+            usleep(100000);
+            if (++sent > 600) fail_msg("a request that never comes to its end is waited for");
+        }
+        close(fd);
+    }
+    close_house(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers),     cmocka_unit_test(test_logprobs), cmocka_unit_test(test_wrong_requests),
-        cmocka_unit_test(test_all_at_once), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_answers),     cmocka_unit_test(test_logprobs),      cmocka_unit_test(test_wrong_requests),
+        cmocka_unit_test(test_all_at_once), cmocka_unit_test(test_limits),        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_holders),     cmocka_unit_test(test_slow_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
