@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "media/media.h"
 #include "source/sample_field.h"
+#include "source/seen_keys.h"
 #include "source/source_buffer.h"
 #include "source/tar_members.h"
 
@@ -24,6 +25,7 @@ struct image_scan {
     struct sample_field field; /* where labels may be; n 0: they are not looked for */
     struct tar_member ahead;   /* the first member of the next sample; its name is the tar's */
     bool has_ahead, at_end, goes_on;
+    struct seen_keys seen;
     struct str key, label, found; /* found: the sample's extensions, for errors */
     int label_way;                /* field.n: none yet */
     struct image_found image;
@@ -61,6 +63,7 @@ void image_scan_close(struct image_scan *s)
     if (!s) return;
     tar_free(s->tar);
     source_buffer_fini(&s->buffer);
+    seen_keys_free(&s->seen);
     str_free(&s->key);
     str_free(&s->label);
     str_free(&s->found);
@@ -90,6 +93,8 @@ static int take_member(struct image_scan *s, const struct tar_member *m, struct 
     if (picture && s->has_image) return bad(s, m->offset, "has two pictures; name the extension of one", e);
     int way = 0;
     while (way < s->field.n && strcasecmp(s->field.way[way].extension, extension)) way++;
+    if (!picture && way == s->label_way && way < s->field.n)
+        return bad(s, m->offset, "has two members that its label may be in, of one extension", e);
     if (!picture && way >= s->label_way) return OK;
     if (!m->is_file) return bad(s, m->offset, "is a link or a device, no file", e);
     if (picture && m->bytes > SOURCE_RECORD_MAX) return bad(s, m->offset, "has a picture of more than 256 MiB", e);
@@ -190,6 +195,7 @@ int image_scan_next(struct image_scan *s, struct image_found *f, struct err *e)
     s->label_way = s->field.n;
     s->image = (struct image_found){.header = m.offset};
     int64_t at = m.offset;
+    if (seen_keys_add(&s->seen, s->key.p, s->key.n)) code = bad(s, at, SEEN_KEYS_AGAIN, e);
     for (;;) {
         if (!code && sample_key(m.name)) code = take_member(s, &m, e);
         if (code && !s->goes_on) return code;

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/csv_rows.h"
 
+/* Behind the closing quote at p[at]: the end of the field, or something that belongs to none. */
+static bool ends_field(const char *p, size_t at, size_t n, char mark)
+{
+    return at + 1 == n || p[at + 1] == mark || p[at + 1] == '\n' || p[at + 1] == '\r';
+}
+
 size_t csv_record(struct csv_scan *s, const char *p, size_t n, bool at_end, char mark)
 {
     for (; s->at < n; s->at++) {
@@ -9,6 +15,10 @@ size_t csv_record(struct csv_scan *s, const char *p, size_t n, bool at_end, char
         if (c == '"' && (s->inside || !s->in_field)) {
             if (s->inside && s->at + 1 == n && !at_end) return 0; /* whether it is doubled the next byte will tell */
             bool doubled = s->inside && s->at + 1 < n && p[s->at + 1] == '"';
+            if (s->inside && !doubled && !s->stray && !ends_field(p, s->at, n, mark)) {
+                s->stray = true;
+                s->stray_line = s->lines;
+            }
             if (doubled) s->at++;
             else s->inside = !s->inside;
             s->in_field = true;

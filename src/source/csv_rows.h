@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* csv_rows.h: records of comma- or tab-separated values (RFC 4180, read as leniently as others write it).
+/* csv_rows.h: records of comma- or tab-separated values (RFC 4180).
  *
- * A field that begins with " goes on to the next single " (two stand for one), over marks and line ends; what follows
- * up to the next mark belongs to it as it stands. In a field that begins otherwise a " is a letter like any. A record
- * ends at a line end, LF or CR LF, outside of quotes. Includes: libc. Order: Local.
+ * A field that begins with " goes on to the next single " (two stand for one), over marks and line ends; behind that a
+ * mark or the record's end has to follow: what else does is a stray quote, which would join rows that are none. In a
+ * field that begins otherwise a " is a letter like any. A record ends at a line end, LF or CR LF, outside of quotes.
+ * Includes: libc. Order: Local.
  */
 #ifndef TUTTI_SOURCE_CSV_ROWS_H
 #define TUTTI_SOURCE_CSV_ROWS_H
@@ -16,6 +17,8 @@
 struct csv_scan {
     size_t at;
     bool inside, in_field; /* between quotes; behind a field's first byte */
+    bool stray;            /* something follows a closing quote: */
+    int64_t stray_line;    /* on which line of the record, from 0 */
     int64_t lines;         /* line ends so far, those within quotes too */
 };
 

@@ -2,6 +2,7 @@
 /* format_csv.c: a document per row after the first, which names the columns (csv_rows.h). Rows that span lines make it
  * impossible to begin in the middle, so such a file is read in one part. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -52,6 +53,16 @@ static void put_row(struct csv *r, const char *row, size_t n)
     str_free(&value);
 }
 
+/* A quote that is a letter of an unquoted table, or one that was not doubled: rows may have become one by it. */
+static int stray(const struct csv *r, const struct csv_scan *scan, struct err *e)
+{
+    long long from = (long long)r->file->buffer.line + 1;
+    return err_set(e, ERR_CORRUPT,
+                   "%s:%lld: a quoted field that begins in this row goes on behind its closing quote, on line %lld; "
+                   "write its quotes twice and the field in quotes (RFC 4180), or the table as .jsonl",
+                   r->file->listed->path, from, from + (long long)scan->stray_line);
+}
+
 /* The record that begins at buf[at): *n bytes with its line end, *lines of them; 0: no more. */
 static int next_row(struct csv *r, size_t *n, int64_t *lines, struct err *e)
 {
@@ -66,6 +77,7 @@ static int next_row(struct csv *r, size_t *n, int64_t *lines, struct err *e)
             return ERR_CORRUPT;
         }
         *lines = scan.lines;
+        if (*n && scan.stray) return stray(r, &scan, e);
         if (*n) return 1;
         if (b->at_end) return 0;
         int code = source_buffer_fill(b, e);
@@ -73,9 +85,45 @@ static int next_row(struct csv *r, size_t *n, int64_t *lines, struct err *e)
     }
 }
 
-/* The header, which must end within the buffer, names the column. Its other columns into names; nothing where it does
- * not end. */
-static bool read_header(struct csv *r, struct str *names)
+struct column {
+    const char *name;
+    size_t n;
+    int number;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct column *x = a, *y = b;
+    int order = memcmp(x->name, y->name, x->n < y->n ? x->n : y->n);
+    return order ? order : x->n != y->n ? (x->n < y->n ? -1 : 1) : x->number - y->number;
+}
+
+/* Two columns of one name: which is meant? Of the text's always; where rows are wanted as objects of any. */
+static int check_columns(const struct csv *r, const char *header, size_t n, struct err *e)
+{
+    struct column *c = xmalloc((size_t)r->n_columns * sizeof *c);
+    char *names = xmalloc(n + 1);
+    size_t at = 0, out = 0, of_text = strlen(r->file->column);
+    int code = OK, all = 0;
+    for (; all < r->n_columns && csv_take(header, n, r->mark, &at, names + out, &c[all].n); out += c[all++].n)
+        c[all] = (struct column){names + out, c[all].n, all + 1};
+    qsort(c, (size_t)all, sizeof *c, by_name);
+    for (int i = 1; i < all && !code; i++) {
+        bool same = c[i].n == c[i - 1].n && !memcmp(c[i].name, c[i - 1].name, c[i].n);
+        bool text = c[i].n == of_text && !memcmp(c[i].name, r->file->column, of_text);
+        if (same && (text || r->file->lines))
+            code = err_set(e, ERR_REQUEST, "%s: its columns %d and %d are both called \"%.*s\"; rename one",
+                           r->file->listed->path, c[i - 1].number, c[i].number, c[i].n < 100 ? (int)c[i].n : 100,
+                           c[i].name);
+    }
+    xfree(names);
+    xfree(c);
+    return code;
+}
+
+/* The header, which must end within the buffer, names the column: 1; 0: it does not; < 0: twice. Its other columns into
+ * names; nothing where it does not end. */
+static int read_header(struct csv *r, struct str *names, struct err *e)
 {
     struct source_buffer *b = &r->file->buffer;
     const char *column = r->file->column;
@@ -83,7 +131,7 @@ static bool read_header(struct csv *r, struct str *names)
     size_t length;
     if (b->n >= 3 && !memcmp(b->buf, "\xEF\xBB\xBF", 3)) b->at += 3;
     size_t n = csv_record(&scan, b->buf + b->at, b->n - b->at, b->at_end, r->mark);
-    if (!n || scan.inside) return false;
+    if (!n || scan.inside || scan.stray) return 0;
     r->n_columns = csv_columns(b->buf + b->at, n, r->mark);
     for (r->text_column = 0; r->text_column < r->n_columns; r->text_column++) {
         char *copy = xstrndup(b->buf + b->at, n), *name = csv_field(copy, n, r->mark, r->text_column, &length);
@@ -92,15 +140,17 @@ static bool read_header(struct csv *r, struct str *names)
             str_printf(names, "%s%.*s", names->n ? ", " : "", length < 60 ? (int)length : 60, name);
         xfree(copy);
         if (!found) continue;
+        int code = check_columns(r, b->buf + b->at, n, e);
+        if (code) return code;
         if (r->file->lines) {
             r->header = xstrndup(b->buf + b->at, n);
             r->header_n = n;
         }
         b->at += n;
         b->line += scan.lines;
-        return true;
+        return 1;
     }
-    return false;
+    return 0;
 }
 
 /* "12", "-0.5", "1e9"; *real: with a point or an exponent. */
@@ -142,7 +192,7 @@ static int refuse_numbers(struct csv *r, const char *example, bool real, struct 
     const char *column = r->file->column;
     r->file->buffer.at = 0;
     r->file->column = ""; /* no column is called so: all names are told */
-    (void)read_header(r, &names);
+    (void)read_header(r, &names, e);
     r->file->column = column;
     int code = err_set(e, ERR_REQUEST,
                        "%s: column \"%s\" holds %s numbers (%s in its first row), no text; its columns: %s; say which "
@@ -157,12 +207,14 @@ static int csv_open(void **reader, struct record_file *f, struct err *e)
 {
     struct csv r = {.file = f, .mark = record_file_ends(f, ".csv") ? ',' : '\t'};
     struct str names = {0};
-    int code = 1;
-    if (!read_header(&r, &names)) {
+    int code = read_header(&r, &names, e);
+    if (code == 0) {
         f->buffer.at = 0;
         if (f->listed->named && !r.n_columns)
-            code =
-                err_set(e, ERR_CORRUPT, "%s:1: a quoted field that begins in this row does not end", f->listed->path);
+            code = err_set(e, ERR_CORRUPT,
+                           "%s:1: a quoted field that begins in this row does not end, or goes on behind its closing "
+                           "quote",
+                           f->listed->path);
         else if (f->listed->named)
             code = err_set(e, ERR_REQUEST,
                            "%s: its first row has no column \"%s\", but %s; say which is the text: column: NAME beside "
@@ -170,7 +222,6 @@ static int csv_open(void **reader, struct record_file *f, struct err *e)
                            f->listed->path, f->column, str_text(&names));
         else {
             err_set(e, ERR_REQUEST, "has no column \"%s\"", f->column);
-            code = 0;
         }
     }
     str_free(&names);
@@ -202,7 +253,13 @@ static int csv_next(void *reader, struct record *out, struct err *e)
         int64_t lines = 0;
         r->line = b->line + 1;
         int got = next_row(r, &n, &lines, e);
-        if (got == ERR_CORRUPT && b->at_end && b->at == b->n) got = bad_record(r->file->bad, got, e);
+        if (got == ERR_CORRUPT && n) {
+            bool ends = b->at == b->n;
+            if ((got = bad_record(r->file->bad, got, e)) || ends) return got;
+            b->at += n;
+            b->line += lines;
+            continue;
+        }
         if (got <= 0) return got;
         char *row = b->buf + b->at;
         *out = (struct record){.offset = source_buffer_offset(b)};
@@ -210,6 +267,14 @@ static int csv_next(void *reader, struct record *out, struct err *e)
         b->line += lines;
         if (record_blank(row, n)) continue;
         int columns = csv_columns(row, n, r->mark);
+        if (columns > r->n_columns) {
+            int code = err_set(e, ERR_CORRUPT,
+                               "%s:%lld: this row has %d columns, and the header %d; put fields with a mark in them in "
+                               "quotes",
+                               r->file->listed->path, (long long)r->line, columns, r->n_columns);
+            if ((code = bad_record(r->file->bad, code, e))) return code;
+            continue;
+        }
         if (r->header) put_row(r, row, n);
         out->text = csv_field(row, n, r->mark, r->text_column, &out->n);
         if (!out->text) {

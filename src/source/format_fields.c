@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "source/record_format.h"
 #include "source/sample_field.h"
+#include "source/seen_keys.h"
 #include "source/source.h"
 #include "source/tar_members.h"
 
@@ -41,6 +42,7 @@ struct fields {
     struct tar_member ahead;      /* the first member of the next sample */
     bool has_ahead, over, at_end; /* over: no member follows */
     struct str key, found;        /* of the sample; its extensions, for errors */
+    struct seen_keys keys;
     int64_t offset, seen;
     int pictures;
     /* What is handed out of it: */
@@ -98,6 +100,7 @@ static void fields_close(void *reader)
         str_free(&r->member[i].text);
         json_free(r->member[i].root);
     }
+    seen_keys_free(&r->keys);
     str_free(&r->key);
     str_free(&r->found);
     str_free(&r->context);
@@ -264,6 +267,7 @@ static int next_sample(struct fields *r, struct err *e)
     }
     str_add(&r->key, m.name, sample_key(m.name));
     r->offset = m.offset;
+    if (seen_keys_add(&r->keys, r->key.p, r->key.n)) code = bad(r, SEEN_KEYS_AGAIN, e);
     bool out = x->excludes && x->excludes(x->ctx, r->file->number, str_text(&r->key));
     for (;;) {
         if (!code && !out && sample_key(m.name)) code = take_member(r, &m, e);

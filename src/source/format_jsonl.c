@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format_jsonl.c: a record per line, an object whose member `column` is the text. Blank lines and empty texts are
- * passed over. A part of a file begins at the first line that begins in it and ends with the last that does: lines are
- * found again from any offset, so a large file that is not packed is read in parts by several readers at once. */
+/* format_jsonl.c: a record per line, an object whose member `column` is the text. Blank lines and texts that are empty
+ * or null are passed over. A part of a file begins at the first line that begins in it and ends with the last that
+ * does: lines are found again from any offset, so a large file that is not packed is read in parts by several readers
+ * at once. Files of such lines under other names are told by their first bytes (format_json.c). */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "source/json_line.h"
+#include "source/json_record.h"
 #include "source/record_format.h"
 
 struct jsonl {
     struct record_file *file;
-    struct json_line line; /* the record, and the text in it, where one pass is enough; */
-    struct json *record;   /* else all of it */
-    int64_t at;            /* the offset of the record's line */
+    struct json_record record;
+    int64_t at; /* the offset of the record's line */
 };
 
-/* Is the first line of the buffer a record with a text? A line that goes on beyond the buffer is taken for one. */
+/* Is one of the lines in the buffer a record with a text? A line that goes on beyond the buffer is taken for one. One
+ * is enough: a file of records whose first is bad is still no plain text. */
 static bool begins_with_record(const struct record_file *f)
 {
     const struct source_buffer *b = &f->buffer;
-    const char *newline = memchr(b->buf, '\n', b->n);
-    if (!newline && !b->at_end && b->n == b->room) return true;
-    struct json *record = NULL;
-    struct err e;
-    size_t n = newline ? (size_t)(newline - b->buf) : b->n;
-    bool good = !json_parse_published(&record, b->buf, n, "", &e);
-    if (good && f->whole) good = json_kind(record) == JSON_OBJECT;
-    else if (good) good = json_string(record_member(record, f->column), NULL, NULL);
-    json_free(record);
-    return good;
+    const char *end = b->buf + b->n;
+    for (const char *line = b->buf; line < end;) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        if (!newline && !b->at_end && line == b->buf) return true;
+        if (!newline && !b->at_end) return false;
+        if (json_record_fits(f, line, (size_t)((newline ? newline : end) - line))) return true;
+        line = newline ? newline + 1 : end;
+    }
+    return false;
 }
 
 /* A part begins behind the first newline at or after its offset less one: a line that begins there belongs to it. */
@@ -61,67 +61,16 @@ static void jsonl_place(const void *reader, char out[RECORD_PLACE])
              (long long)source_buffer_line_number(&r->file->buffer));
 }
 
-/* What the record has where its text should be; NULL: nothing. */
-static const char *instead_of_text(const struct jsonl *r)
-{
-    const struct json *v = r->record ? record_member(r->record, r->file->column) : NULL;
-    if (!v) return NULL;
-    switch (json_kind(v)) {
-    case JSON_INT:
-    case JSON_REAL: return "a number";
-    case JSON_ARRAY: return "a list";
-    case JSON_OBJECT: return "an object";
-    case JSON_STRING: return NULL;
-    default: return "null, true or false";
-    }
-}
-
-static int no_text(const struct jsonl *r, struct err *e)
-{
-    char where[RECORD_PLACE];
-    struct str names = {0};
-    const char *has = instead_of_text(r);
-    jsonl_place(r, where);
-    for (void *it = json_kind(r->record) == JSON_OBJECT ? json_iter(r->record) : NULL; it && names.n < 200;
-         it = json_iter_next(r->record, it))
-        str_printf(&names, "%s%.60s", names.n ? ", " : "", json_iter_key(it));
-    int code = r->file->whole ? err_set(e, ERR_CORRUPT, "%s: wanted an object", where)
-                              : err_set(e, ERR_CORRUPT, "%s: wanted an object with a string member \"%s\"%s%s%s%s",
-                                        where, r->file->column, has ? ", which is " : "", has ? has : "",
-                                        names.n ? "; this one has " : "", str_text(&names));
-    str_free(&names);
-    return code;
-}
-
-/* One line as the record: 1; 0: it has an empty text. */
+/* One line as the record: 1; 0: it has an empty text, or none (null). Where it is, is asked of what is wrong alone: it
+ * may take reading the file up to there. */
 static int parse_line(struct jsonl *r, const char *line, size_t n, struct record *out, struct err *e)
 {
-    struct err plain;
-    bool whole = r->file->whole;
-    json_free(r->record);
-    r->record = NULL;
-    *out = (struct record){.offset = r->at, .line = line, .line_n = n};
-    if (json_line_read(&r->line, line, n, whole ? NULL : r->file->column) && (whole || r->line.has_text)) {
-        out->text = whole ? line : str_text(&r->line.text);
-        out->n = whole ? n : r->line.text.n;
-        out->members = r->line.n_members;
-        return out->n > 0;
-    }
-    if (json_parse_published(&r->record, line, n, "", &plain)) {
-        char where[RECORD_PLACE];
-        jsonl_place(r, where);
-        return json_parse_published(&r->record, line, n, where, e);
-    }
-    out->members = (int64_t)json_size(r->record);
-    if (whole) {
-        if (json_kind(r->record) != JSON_OBJECT) return no_text(r, e);
-        out->text = line;
-        out->n = n;
-        return 1;
-    }
-    out->text = json_string(record_member(r->record, r->file->column), &out->n, NULL);
-    if (!out->text) return no_text(r, e);
-    return out->n > 0;
+    *out = (struct record){.offset = r->at};
+    int got = json_record_take(&r->record, r->file, "", line, n, out, e);
+    if (got >= 0) return got;
+    char where[RECORD_PLACE];
+    jsonl_place(r, where);
+    return json_record_take(&r->record, r->file, where, line, n, out, e);
 }
 
 static int jsonl_next(void *reader, struct record *out, struct err *e)
@@ -161,8 +110,7 @@ static void jsonl_close(void *reader)
 {
     struct jsonl *r = reader;
     if (!r) return;
-    json_free(r->record);
-    str_free(&r->line.text);
+    json_record_fini(&r->record);
     xfree(r);
 }
 

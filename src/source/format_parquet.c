@@ -144,6 +144,7 @@ static int next_beside(struct table *r, struct err *e)
 static int next_row(struct table *r, struct parquet_value *v, struct err *e)
 {
     const struct parquet_chunk *c = &meta_of(r)->chunks[r->chunk];
+    if (c->n_rows == 0 && !c->wrong) return 0; /* empty shards of other writers have such a group */
     int got = r->record ? next_record(r, v, e) : r->meta.max_rep ? next_list(r, v, e) : next_value(r, v, e);
     if (got > 0 && r->beside) got = next_beside(r, e);
     if (got > 0) r->row = c->row + r->n_rows++;

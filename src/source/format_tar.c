@@ -11,16 +11,20 @@
  *                     alone is the caption of them
  *   pictures, sound   are refused by name, unless the column is an extension: then only that text is wanted
  *
- * Other extensions (labels, numbers) are passed over; a sample without text is a bad record. An archive is one part:
- * shards are many files. */
+ * Other extensions (labels, numbers) are passed over, and so are names that begin with a dot (what Macs put beside each
+ * file). Members that say more than is read are bad records: two of a kind in one sample, a sample that comes again
+ * behind others; members without a key are told. A sample without text is a bad record. An archive is one part: shards
+ * are many files. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "source/record_format.h"
 #include "source/sample_field.h"
+#include "source/seen_keys.h"
 #include "source/tar_members.h"
 
 enum kind { OTHER, TEXT, JSON, JSONL, MEDIA };
@@ -55,6 +59,10 @@ struct shard {
     struct json *record;
     struct str caption; /* its .txt, where pictures are wanted */
     bool captioned;
+    struct seen_keys seen;
+    char *took[JSONL + 1];       /* of the sample, by kind: the extension of the member that was taken; NULL: none */
+    int64_t n_keyless, n_hidden; /* members of no sample; a sample's .json behind the one that is read; the first: */
+    struct str keyless, hidden;
     struct str found; /* the sample's extensions, for errors */
     struct err held;  /* what was wrong with the first sample */
     struct err later; /* what is wrong behind a sample that is bad itself */
@@ -73,6 +81,14 @@ static int row_of(const char *extension)
         if (!*a && !*b) return i;
     }
     return -1;
+}
+
+/* What a person calls the column is an extension rather than a member of a member: txt, en.txt, but message.text is
+ * none. */
+static bool is_extension(const char *column)
+{
+    const char *dot = strrchr(column, '.');
+    return !dot || strcmp(dot, ".text") != 0;
 }
 
 static int next_sample(struct shard *r, struct err *e);
@@ -96,7 +112,7 @@ static int shard_open(void **reader, struct record_file *f, struct err *e)
     struct shard *r = xcalloc(1, sizeof *r);
     r->file = f;
     int row = f->chosen ? row_of(f->column) : -1;
-    if (row >= 0 && extensions[row].kind != MEDIA && !strchr(f->column, '.')) r->only = f->column;
+    if (row >= 0 && extensions[row].kind != MEDIA && is_extension(f->column)) r->only = f->column;
     r->tar = tar_new(&f->buffer);
     int got = f->listed->named ? 1 : look_ahead(r, e);
     if (got == 1) *reader = r;
@@ -131,9 +147,29 @@ static int text_of_json(struct shard *r, const char *p, size_t n, const char **t
     *text_n = n;
     if (r->file->whole) return json_kind(r->record) == JSON_OBJECT;
     const struct json *v = record_member(r->record, r->only ? "text" : r->file->column);
-    *text = json_string(v, text_n, NULL);
-    if (!*text) return 0;
-    return 1;
+    bool null = v && json_kind(v) == JSON_NULL; /* an empty text, which is no document */
+    if (null) *text_n = 0;
+    *text = null ? "" : json_string(v, text_n, NULL);
+    return *text != NULL;
+}
+
+/* Members of one kind of which one would hide the other, or become one text with it. */
+static int ambiguous(const struct shard *r, enum kind kind, struct err *e)
+{
+    static const char *const is[] = {[TEXT] = ".txt", [JSON] = ".json", [JSONL] = ".jsonl"};
+    char what[400];
+    snprintf(what, sizeof what,
+             "has two members that are %s (%.150s); which is the text? Name one by its extension as the column: en.txt",
+             is[kind], str_text(&r->found));
+    return bad(r, what, e);
+}
+
+/* A second object beside the one that is read, under another name (x.json and x.meta.json): it is told that there are
+ * such. */
+static int hide(struct shard *r, const char *name)
+{
+    if (r->n_hidden++ == 0) str_puts(&r->hidden, name);
+    return OK;
 }
 
 /* One member of the sample. The text is taken from the best of its members: a .txt before a .json. */
@@ -160,8 +196,11 @@ static int take_member(struct shard *r, const struct tar_member *m, bool *has_te
     }
     bool caption = r->file->pictures && kind == TEXT;
     bool other_column = (r->file->chosen && !r->only) || (r->file->whole && !caption);
-    if (kind == OTHER || (kind == TEXT && other_column) || (kind == JSON && (*has_text || *has_json))) return OK;
+    if (kind == OTHER || (kind == TEXT && other_column) || (kind == JSON && *has_text && !*has_json)) return OK;
     if (!m->is_file) return bad(r, "is a link or a device, no file", e);
+    if (r->took[kind] && (kind != JSON || !strcmp(r->took[kind], extension))) return ambiguous(r, kind, e);
+    if (kind == JSON && *has_json) return hide(r, m->name);
+    if (!r->took[kind]) r->took[kind] = xstrdup(extension);
     if (m->bytes > SOURCE_RECORD_MAX) return bad(r, "has a member of more than 256 MiB", e);
     struct str whole = {0};
     int code = tar_read(r->tar, m, &whole, e), got = 1;
@@ -207,6 +246,34 @@ static int take_caption(struct shard *r, struct err *e)
     return OK;
 }
 
+/* A member that no sample has. Names that begin with a dot are nobody's text in folders, either. */
+static void pass_keyless(struct shard *r, const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    if ((slash ? slash[1] : *name) == '.') return;
+    if (r->n_keyless++ == 0) str_puts(&r->keyless, name);
+}
+
+static void forget_took(struct shard *r)
+{
+    for (int i = 0; i <= JSONL; i++) {
+        xfree(r->took[i]);
+        r->took[i] = NULL;
+    }
+}
+
+static void say_passed(struct shard *r)
+{
+    if (r->n_hidden && !r->file->quiet)
+        log_info("data: %s: in %lld samples a .json was read and another passed over: %.200s", r->file->listed->path,
+                 (long long)r->n_hidden, str_text(&r->hidden));
+    r->n_hidden = 0;
+    if (r->n_keyless && !r->file->quiet)
+        log_info("data: %s: %lld members have no name of a sample (KEY.EXTENSION) and were passed over: %.200s",
+                 r->file->listed->path, (long long)r->n_keyless, str_text(&r->keyless));
+    r->n_keyless = 0;
+}
+
 /* Gathers the next sample: 1; 0: the archive is at its end; < 0. Where what is wrong is the sample's own the rest of
  * its members are passed over. */
 static int next_sample(struct shard *r, struct err *e)
@@ -214,9 +281,10 @@ static int next_sample(struct shard *r, struct err *e)
     struct tar_member m = r->ahead;
     bool has_text = false, has_json = false;
     int got = r->has_ahead ? 1 : tar_next(r->tar, &m, e), code = OK;
-    while (got > 0 && !sample_key(m.name)) got = tar_next(r->tar, &m, e); /* names without a dot: no samples */
+    for (; got > 0 && !sample_key(m.name); got = tar_next(r->tar, &m, e)) pass_keyless(r, m.name);
     r->has_ahead = false;
-    if (got <= 0) return r->at_end = true, got;
+    if (got <= 0) return r->at_end = true, say_passed(r), got;
+    forget_took(r);
     str_clear(&r->key);
     str_clear(&r->text);
     str_clear(&r->lines);
@@ -227,18 +295,21 @@ static int next_sample(struct shard *r, struct err *e)
     r->offset = m.offset;
     r->line_at = 0;
     r->line = 0;
+    if (seen_keys_add(&r->seen, r->key.p, r->key.n)) code = bad(r, SEEN_KEYS_AGAIN, e);
     for (;;) {
-        if (!code) code = take_member(r, &m, &has_text, &has_json, e);
+        size_t n = sample_key(m.name);
+        if (!n) pass_keyless(r, m.name);
+        else if (!code) code = take_member(r, &m, &has_text, &has_json, e);
         got = tar_next(r->tar, &m, code ? &r->later : e);
         if (got <= 0) break;
-        size_t n = sample_key(m.name);
-        if (!n) continue;
-        if (n == r->key.n && !memcmp(m.name, r->key.p, n)) continue;
+        n = sample_key(m.name);
+        if (!n || (n == r->key.n && !memcmp(m.name, r->key.p, n))) continue;
         r->ahead = m;
         r->has_ahead = true;
         break;
     }
     r->at_end = got <= 0;
+    if (!got) say_passed(r);
     if (code) return code;
     if (got < 0) return got;
     if (has_text || has_json) return 1;
@@ -324,6 +395,10 @@ static void shard_close(void *reader)
     str_free(&r->text);
     str_free(&r->lines);
     str_free(&r->found);
+    str_free(&r->keyless);
+    str_free(&r->hidden);
+    forget_took(r);
+    seen_keys_free(&r->seen);
     str_free(&r->caption);
     xfree(r);
 }

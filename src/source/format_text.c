@@ -14,16 +14,21 @@ struct text {
     bool begun;
 };
 
-/* A named file that reads as text but was meant as records, or as something else: it is taken as it stands, and that is
- * said. */
+/* A file that reads as text but was meant as records, or as something else: it is taken as it stands, and that is said.
+ */
 static void say_as_text(const struct record_file *f)
 {
     static const char *const kinds[] = {".json", ".yaml", ".yml", ".html", ".xml"};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !f->quiet; i++)
+    if (f->quiet) return;
+    if (json_shape_of(f) != JSON_NONE)
+        log_warn("data: %s is read as plain text, as its name has it, and begins as records of JSON do; for a document "
+                 "of each call it .jsonl",
+                 f->listed->path);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && f->listed->named; i++)
         if (record_file_ends(f, kinds[i]))
-            log_warn("data: %s is read as plain text, one document with all its marks; for a document per line make it "
-                     "a .jsonl of {\"text\": ...}",
-                     f->listed->path);
+            log_warn("data: %s is read as plain text, one document with all its marks; records are objects with a "
+                     "member \"%s\", a line each or in one list",
+                     f->listed->path, f->column);
 }
 
 /* ERR_CORRUPT with the offset of the first byte that is no UTF-8, or how else reading fails. */
@@ -53,7 +58,7 @@ static int text_open(void **reader, struct record_file *f, struct err *e)
         return err_set(e, ERR_REQUEST,
                        "%s: has no column \"%s\": it is plain text, no .jsonl, .csv, .tsv or .parquet file",
                        f->listed->path, f->column);
-    if (f->listed->named) say_as_text(f);
+    say_as_text(f);
     bool begun = false;
     if (f->bad->skip && !f->quiet) {
         int code = read_through(f, e);

@@ -164,6 +164,7 @@ static bool read_object(struct json_line *l, struct scan *s, const char *name)
     uint64_t objects = 1; /* bit 0: the innermost level is an object */
     int depth = 1;
     bool begins = true; /* of the level: nothing was read in it */
+    bool seen = false;  /* the member */
     s->p++;
     while (depth) {
         pass_space(s);
@@ -185,6 +186,8 @@ static bool read_object(struct json_line *l, struct scan *s, const char *name)
         l->n_members += depth == 1;
         if (found) str_clear(&l->text);
         if (found) l->has_text = at(s, '"');
+        l->twice |= found && seen;
+        seen |= found;
         begins = at(s, '{') || at(s, '[');
         if (begins) {
             if (depth == DEPTH) return false;
@@ -202,7 +205,7 @@ bool json_line_read(struct json_line *l, const char *p, size_t n, const char *na
 {
     struct scan s = {p, p + n};
     str_clear(&l->text);
-    l->has_text = false;
+    l->has_text = l->twice = false;
     l->n_members = 0;
     pass_space(&s);
     if (!at(&s, '{') || !read_object(l, &s, name)) return false;

@@ -18,6 +18,7 @@
 struct json_line {
     struct str text;   /* of the member, without escapes; reused from line to line */
     bool has_text;     /* the member is there, and a string (of equal keys the last one counts) */
+    bool twice;        /* the member is there more than once */
     int64_t n_members; /* of the object, equal keys counted each */
 };
 /* True: it is an object, read as base/json.h would. False: ask that. name: of the member, without dots; NULL: none. */

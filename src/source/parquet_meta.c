@@ -34,6 +34,7 @@ struct footer {
     int64_t wanted;                /* the column's number, whatever its name; -1: it goes by that */
     struct parquet_schema *schema; /* filled, where it is wanted; columns are not */
     int64_t leaf_type;
+    int n_named;      /* leaves of the name that is wanted */
     struct str names; /* columns of bytes, for the error */
 };
 
@@ -94,6 +95,7 @@ static bool walk_schema(struct footer *f, struct walk *w, struct str path, struc
     if (good && n->leaf) {
         bool named = f->wanted >= 0 ? f->n_leaves == f->wanted
                                     : !strcmp(str_text(&full), f->column) || !strcmp(str_text(&less), f->column);
+        f->n_named += named;
         if (named && f->leaf < 0) {
             f->leaf = f->n_leaves;
             f->leaf_type = n->type;
@@ -165,6 +167,9 @@ static int find_column(struct footer *f, struct err *e)
                        "%s: this Parquet table has no column \"%s\" of text, but %s; say which is the text: column: "
                        "NAME beside its path in a config, or --column NAME",
                        f->path, f->column, f->names.n ? str_text(&f->names) : "none of text at all");
+    if (f->n_named > 1 && f->wanted < 0)
+        return err_set(e, ERR_REQUEST, "%s: has %d columns \"%s\"; which is the text? Write the table with one of them",
+                       f->path, f->n_named, f->column);
     if (f->leaf_type != BYTE_ARRAY)
         return err_set(e, ERR_REQUEST,
                        "%s: column \"%s\" is of %s, no text; its columns of text: %s; say which is the text: column: "
@@ -241,6 +246,7 @@ static void read_row_group(struct footer *f, struct parquet_chunk *c)
             thrift_skip(t, &i);
         }
     }
+    if (c->n_rows == 0 && c->n_values == 0) c->wrong = NULL; /* nothing lies anywhere */
     if (columns != f->n_leaves) c->wrong = "its columns are not those of the schema";
     if (c->n_rows < 0 || (c->n_rows > c->n_values && !c->wrong)) c->wrong = "it has other rows than values";
     if (c->n_rows < 0) c->n_rows = 0;

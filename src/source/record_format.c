@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-static const struct record_format *const formats[] = {&format_parquet, &format_tar, &format_jsonl, &format_csv,
-                                                      &format_text};
+static const struct record_format *const formats[] = {&format_parquet, &format_tar,  &format_jsonl,
+                                                      &format_csv,     &format_json, &format_text};
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 int bad_record(struct bad_records *b, int code, const struct err *e)
@@ -59,9 +59,13 @@ const struct record_format *record_format_of(const struct record_file *f)
 {
     for (int i = 0; i < N_FORMATS; i++)
         if (formats[i]->begins && formats[i]->begins((unsigned char *)f->buffer.buf, f->buffer.n)) return formats[i];
-    for (int i = 0; i < N_FORMATS - 1; i++)
-        if (ends_as(f, formats[i]->endings)) return formats[i];
-    return formats[N_FORMATS - 1];
+    for (int i = 0; i < N_FORMATS; i++)
+        if (formats[i] != &format_json && ends_as(f, formats[i]->endings)) return formats[i];
+    switch (json_shape_of(f)) {
+    case JSON_LINES: return &format_jsonl;
+    case JSON_VALUES: return &format_json;
+    default: return &format_text;
+    }
 }
 
 const struct json *record_member(const struct json *v, const char *name)

@@ -6,6 +6,7 @@
  *
  *   by ending   the name ends as the row says, a .gz or .zst behind it not counted
  *   by bytes    its first bytes, unpacked, are what `begins` knows; asked first, for every file
+ *   by records  it has another name and begins with JSON records (format_json.c)
  *   else        plain text
  *
  * Includes: base, blob.h, source_list.h, source_buffer.h. Order: Local.
@@ -93,9 +94,14 @@ struct record_format {
     void (*close)(void *reader); /* NULL is fine */
 };
 
-extern const struct record_format format_text, format_jsonl, format_csv, format_parquet, format_tar;
+extern const struct record_format format_text, format_jsonl, format_json, format_csv, format_parquet, format_tar;
 extern const struct record_format format_fields; /* of files that have `fields`, whatever they are called */
 
+/* What JSON the first bytes of a file are that no ending says: of lines, of records that stand otherwise (in a list, or
+ * over several lines), or none of it. For a .json anything that could be records is; for other names they have to have
+ * what is wanted of them, since other texts may begin with a brace. */
+enum json_shape { JSON_NONE, JSON_LINES, JSON_VALUES };
+enum json_shape json_shape_of(const struct record_file *f);
 /* Whose the file is, whose first bytes are in its buffer. */
 const struct record_format *record_format_of(const struct record_file *f);
 /* The file's name ends so, but for what packed it: t.jsonl.gz is a .jsonl. */

@@ -12,6 +12,7 @@ struct tar {
     struct archive *archive;
     struct source_buffer *bytes;
     struct str name;
+    int64_t begin;   /* of the archive, or of the member that is read first, in what the file holds */
     int64_t zeros;   /* at the end of what was handed to the library */
     struct err lost; /* why its bytes could not be had */
 };
@@ -45,6 +46,7 @@ static struct tar *open_tar(struct source_buffer *b, archive_skip_callback *skip
 {
     struct tar *t = xcalloc(1, sizeof *t);
     t->bytes = b;
+    t->begin = source_buffer_offset(b);
     t->archive = archive_read_new();
     CHECK(t->archive && archive_read_support_format_tar(t->archive) == ARCHIVE_OK, "libarchive cannot read tar");
     (void)archive_read_open2(t->archive, t, NULL, give, skip, NULL); /* what fails fails again at the first member */
@@ -75,12 +77,19 @@ static int damaged(struct tar *t, int64_t at, const char *what, struct err *e)
                    (long long)at, what ? what : "cannot be made out");
 }
 
-static int at_the_end(struct tar *t, struct err *e)
+/* mark: where the end mark begins. What lies behind it nobody would read. */
+static int at_the_end(struct tar *t, int64_t mark, struct err *e)
 {
     const void *p;
     while (!t->lost.code && give(NULL, t, &p) > 0) continue;
     if (t->lost.code) return damaged(t, 0, NULL, e);
-    if (t->zeros >= BLOCK) return 0;
+    if (t->zeros >= BLOCK && source_buffer_offset(t->bytes) - t->zeros <= mark) return 0;
+    if (t->zeros >= BLOCK)
+        return err_set(e, ERR_CORRUPT,
+                       "%s: a tar archive whose end mark, at byte %lld, is followed by more: it was put together of "
+                       "several (cat), of which the first alone would be read; name them one by one, or join them by "
+                       "tar -A",
+                       t->bytes->blob->path, (long long)mark);
     return err_set(e, ERR_CORRUPT, "%s: a tar archive that ends at byte %lld without its end mark: it was cut short",
                    t->bytes->blob->path, (long long)source_buffer_offset(t->bytes));
 }
@@ -91,7 +100,7 @@ int tar_next(struct tar *t, struct tar_member *m, struct err *e)
         struct archive_entry *entry;
         int rc = archive_read_next_header(t->archive, &entry);
         int64_t at = archive_read_header_position(t->archive);
-        if (rc == ARCHIVE_EOF) return at_the_end(t, e);
+        if (rc == ARCHIVE_EOF) return at_the_end(t, t->begin + at, e);
         if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN) return damaged(t, at, archive_error_string(t->archive), e);
         const char *name = archive_entry_pathname(entry);
         if (archive_entry_filetype(entry) == AE_IFDIR) continue;

@@ -131,6 +131,19 @@ def make_records(folder):
         t = pa.table({"messages": pa.array([[{"role": "user", name: value}]], pa.list_(pa.struct([("role", pa.string()), (name, kind)])))})
         pq.write_table(t, os.path.join(folder, "refused-%s.parquet" % name), store_schema=False, write_statistics=False)
     pq.write_table(pa.table({"id": pa.array([1, 2])}), os.path.join(folder, "numbers.parquet"), store_schema=False)
+    make_empty(folder)
+
+
+def make_empty(folder):
+    """Tables without rows: a row group of none, no row group, one of none between others; and a column twice."""
+    schema = pa.schema([("text", pa.string()), ("tags", pa.list_(pa.string()))])
+    row = lambda text: pa.table({"text": [text], "tags": [[text]]}, schema=schema)
+    for name, tables in [("group", [schema.empty_table()]), ("none", []), ("between", [row("a"), schema.empty_table(), row("b")])]:
+        with pq.ParquetWriter(os.path.join(folder, "empty-%s.parquet" % name), schema, store_schema=False) as w:
+            for t in tables:
+                w.write_table(t)
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"]),
+                   os.path.join(folder, "twice.parquet"), store_schema=False)
 
 
 def make_talk(folder):

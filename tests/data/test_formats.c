@@ -182,6 +182,54 @@ static void test_members_that_are_none(void **state)
     scratch_free(dir);
 }
 
+/* Members that would merge, hide each other or come again are refused, and what is no sample's is nobody's text. */
+static void test_members_that_say_more(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *members; /* NAME=TEXT|... ; a "+" ends the archive, and more follows */
+        const char *reads, *fails;
+    } rows[] = {
+        {"._0.txt=MAC0|0.txt=t0|._1.txt=MAC1|1.txt=t1|", "t0|t1|", NULL},
+        {"0.txt=t0|._0.txt=MAC0|sub/.1.txt=no|1.txt=t1|README=r|", "t0|t1|", NULL},
+        {"0.en.txt=hello|0.de.txt=hallo|", "", "sample 0 at byte 0: has two members that are .txt (.en.txt, .de.txt)"},
+        {"0.txt=a|0.txt=b|", "", "has two members that are .txt"},
+        {"0.json={\"text\": \"a\"}|0.json={\"text\": \"b\"}|", "", "has two members that are .json"},
+        {"0.jsonl={\"text\": \"a\"}|0.x.jsonl={\"text\": \"b\"}|", "", "has two members that are .jsonl"},
+        {"0.json={\"text\": null}|1.txt=b|", "b|", NULL},
+        {"0.txt=a|1.txt=b|0.json={\"text\": \"c\"}|", "a|b|", "sample 0 at byte 2048: comes again"},
+        {"0.txt=a|+1.txt=b|", "", "end mark, at byte 1024, is followed by more|tar -A"},
+    };
+    struct str tar = {0}, got = {0};
+    struct err e;
+    char *dir = scratch_new();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        str_clear(&tar);
+        for (const char *p = rows[i].members; *p;) {
+            char name[32];
+            if (*p == '+') end_tar(&tar), p++;
+            size_t n = strcspn(p, "="), m = strcspn(p + n, "|");
+            snprintf(name, sizeof name, "%.*s", (int)n, p);
+            add_member(&tar, name, '0', p + n + 1, m - 1);
+            p += n + m + 1;
+        }
+        end_tar(&tar);
+        char *path = put_file(dir, "s.tar", tar.p, tar.n);
+        int code = read_column(path, NULL, &got, &e);
+        if (rows[i].fails) assert_err(code, &e, ERR_CORRUPT, rows[i].fails);
+        else assert_ok(code, &e);
+        assert_string_equal(str_text(&got), rows[i].reads);
+        if (i == 2) { /* one of them is chosen */
+            assert_ok(read_column(path, "de.txt", &got, &e), &e);
+            assert_string_equal(str_text(&got), "hallo|");
+        }
+        xfree(path);
+    }
+    str_free(&tar);
+    str_free(&got);
+    scratch_free(dir);
+}
+
 /* Any cut is an error, or hands out all; any flip is an error that names the file, or none. */
 static void test_damaged_shards(void **state)
 {
@@ -486,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_failing_reads),
         cmocka_unit_test(test_shards),
         cmocka_unit_test(test_members_that_are_none),
+        cmocka_unit_test(test_members_that_say_more),
         cmocka_unit_test(test_damaged_shards),
         cmocka_unit_test(test_bad_lines),
         cmocka_unit_test(test_lines_in_one_pass),

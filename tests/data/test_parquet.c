@@ -222,6 +222,32 @@ static void test_damaged_records(void **state)
     scratch_free(dir);
 }
 
+/* A shard may be empty, in each of the ways in which one is written: that is no damage. A column that is there twice is
+ * no column. */
+static void test_no_rows(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"group", "none", "between"};
+    struct str got = {0}, path = {0};
+    struct err e;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (int how = 0; how < 4; how++) {
+            struct source_options o = {.column = how == 1 ? "tags" : NULL,
+                                       .whole_records = how == 2,
+                                       .lines = how == 3};
+            str_clear(&path);
+            str_printf(&path, FIXTURE("parquet/empty-%s.parquet"), kinds[i]);
+            assert_ok(read_with(path.p, &o, &got, NULL, &e), &e);
+            const char *rows =
+                how == 2 ? "{\"text\":\"a\",\"tags\":[\"a\"]}|{\"text\":\"b\",\"tags\":[\"b\"]}|" : "a|b|";
+            assert_string_equal(str_text(&got), i == 2 ? rows : "");
+        }
+    assert_err(read_column(FIXTURE("parquet/twice.parquet"), NULL, &got, &e), &e, ERR_REQUEST,
+               "twice.parquet: has 2 columns \"text\"");
+    str_free(&got);
+    str_free(&path);
+}
+
 static void test_refused_by_name(void **state)
 {
     (void)state;
@@ -454,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_lz4_of_hadoop),
         cmocka_unit_test(test_records),
         cmocka_unit_test(test_damaged_records),
+        cmocka_unit_test(test_no_rows),
         cmocka_unit_test(test_refused_by_name),
         cmocka_unit_test(test_cut_and_flipped),
         cmocka_unit_test(test_damaged_row_group),

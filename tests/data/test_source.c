@@ -266,13 +266,119 @@ static void test_records_of_others(void **state)
     scratch_free(dir);
 }
 
+/* Rows that say more than is read: a quote that joins rows or is lost, fields beyond the header, a name twice. */
+static void test_strange_tables(const char *dir)
+{
+    static const struct {
+        const char *name, *text, *says;
+    } rows[] = {
+        {"x1.tsv", "id\ttext\n1\t\"unclosed start\n2\tsecond\n3\tthird\" end\n4\tfourth\n",
+         "x1.tsv:2: a quoted field|on line 4"},
+        {"x2.csv", "id,text\n1,an \"inner\" quote\n2,\"a\" and more\n", "x2.csv:3: a quoted field|on line 3"},
+        {"x3.csv", "id,text\n1,a\n2,one, two\n", "x3.csv:3: this row has 3 columns, and the header 2"},
+        {"x4.csv", "text,id,text\na,1,b\n", "x4.csv: its columns 1 and 3 are both called \"text\""},
+        {"x5.csv", "\"te\"xt,id\na,1\n", "x5.csv:1: a quoted field"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *path = put_text(dir, rows[i].name, rows[i].text);
+        assert_fails(path, i == 3 ? ERR_REQUEST : ERR_CORRUPT, rows[i].says);
+        unlink(path);
+        xfree(path);
+    }
+    /* Skipped, they are counted; other columns of one name matter where rows are objects. */
+    char *path = put_text(dir, "y.tsv", "a\ta\ttext\n1\t2\tone\n1\t2\t\"b\"c\n1\t2\tx\ty\n1\t2\t\"two\"\n");
+    const char *paths[] = {path};
+    struct source *s;
+    struct err e;
+    for (int lines = 0; lines < 2; lines++) {
+        struct source_options o = {.skip_bad = true, .lines = lines};
+        assert_ok(source_open_with(&s, paths, 1, &o, &e), &e);
+        int n = 0, got;
+        while ((got = source_next(s, &e)) > 0) n++;
+        if (lines) assert_err(got, &e, ERR_REQUEST, "y.tsv: its columns 1 and 2 are both called \"a\"");
+        else assert_ok(got, &e);
+        assert_int_equal(n, lines ? 0 : 2);
+        assert_int_equal(source_n_bad(s), lines ? 0 : 2);
+        source_close(s);
+    }
+    unlink(path);
+    xfree(path);
+}
+
+/* Records of JSON under names that do not say it, in one list, or over several lines; what is none of these stays text.
+ */
+static void test_json_by_any_name(void **state)
+{
+    (void)state;
+    static const char lines[] = "{\"text\": \"one\", \"n\": 1}\n{\"text\": null}\n{\"text\": \"two\"}\n",
+                      list[] = "\xEF\xBB\xBF[\n {\"text\": \"o}n]e\", \"t\": [1, {}]},\n {\"text\": null},{\"text\":\n "
+                               "\"two \\\"q\\\"\"}\n]\n";
+    static const struct {
+        const char *name, *text, *reads, *fails; /* fails: named; NULL: it reads the same */
+    } rows[] = {
+        {"a.json", lines, "one|two", NULL},
+        {"b", lines, "one|two", NULL},
+        {"c.0001", list, "o}n]e|two \"q\"", NULL},
+        {"d.json", list, "o}n]e|two \"q\"", NULL},
+        {"e.json", "{\n \"text\": \"pretty\"\n}\n{\n \"text\": \"too\"}", "pretty|too", NULL},
+        {"f.json", "[]", "[]", NULL},
+        {"g.txt", lines, lines, NULL},
+        {"h.json", "{\n \"name\": \"package\"\n}\n", "{\n \"name\": \"package\"\n}\n", NULL},
+        {"i.json", "{\"a\": \"x\"}\n{\"a\": \"y\"}\n", "{\"a\": \"x\"}\n{\"a\": \"y\"}\n",
+         "i.json:1: wanted an object|has a"},
+        {"j.json", "[{\"a\": \"x\"}]", "[{\"a\": \"x\"}]", "j.json:1: wanted an object|has a"},
+        {"k", "{brace} and no JSON\n", "{brace} and no JSON\n", NULL},
+        {"l.jsonl", "no json\n{\"text\": \"x\"}\n", NULL, "l.jsonl:1"},
+        {"m.jsonl", "\n{\"text\": \"x\"}\n", "x", NULL},
+        {"n.json", "[{\"text\": \"x\"}, {\"text\": \"y\"", NULL, "n.json:1: a value that begins here does not end"},
+        {"o.json", "[{\"text\": \"x\"}] more", NULL, "o.json:1: something follows"},
+        {"p.json", "[{\"text\": \"x\"}\n{\"text\": \"y\"}]", NULL, "p.json:2: wanted a comma"},
+        {"q.json", "[{\"text\": \"x\"},\n,{\"text\": \"y\"}]", NULL, "q.json:2: a value was wanted"},
+        {"r.json", "[{\"text\": \"x\"},\n 7]", NULL, "r.json:2: wanted an object"},
+        {"s.jsonl", "{\"text\": \"x\", \"text\": \"y\"}\n", NULL, "s.jsonl:1: has the member \"text\" twice"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *dir = scratch_new(), *path = put_text(dir, rows[i].name, rows[i].text);
+        if (rows[i].reads) assert_reads(dir, rows[i].reads);
+        else assert_fails(dir, ERR_CORRUPT, rows[i].fails);
+        if (rows[i].fails) assert_fails(path, ERR_CORRUPT, rows[i].fails);
+        else assert_reads(path, rows[i].reads);
+        xfree(path);
+        scratch_free(dir);
+    }
+    /* A value that is longer than the buffer, and one that begins anywhere in it; rows as lines have no line ends. */
+    char *dir = scratch_new();
+    struct str text = {0}, want = {0};
+    str_puts(&text, "[\n");
+    for (int i = 0; i < 40; i++) {
+        str_printf(&text, "%s{\n\"text\": \"%d ", i ? ",\n" : "", i);
+        str_printf(&want, "%s%d ", i ? "|" : "", i);
+        for (int k = 0; k < (i % 7 == 3 ? 90000 : 997 * i); k++) str_putc(&text, 'x'), str_putc(&want, 'x');
+        str_puts(&text, "\"\n}");
+    }
+    str_puts(&text, "]");
+    char *path = put_file(dir, "long.json", text.p, text.n);
+    assert_reads(path, str_text(&want));
+    struct source *s;
+    struct err e;
+    const char *paths[] = {path};
+    size_t n;
+    assert_ok(source_open_with(&s, paths, 1, &(struct source_options){.lines = true}, &e), &e);
+    while (source_next(s, &e) > 0) assert_true(source_line(s, &n) && n && !memchr(source_line(s, &n), '\n', n));
+    source_close(s);
+    str_free(&text);
+    str_free(&want);
+    xfree(path);
+    scratch_free(dir);
+}
+
 /* Tables: quotes over marks and lines, other columns, folders, rows that lack the column. */
 static void test_tables(void **state)
 {
     (void)state;
     char *dir = scratch_new();
     const char *table = "\xEF\xBB\xBFid,\"text\",more\r\n1,one,x\r\n\r\n2,\"two, \"\"quoted\"\"\nand "
-                        "on\",y\n3,,z\n4,fi\"ve,\"\"\n5,\"si\"x,\n6,last";
+                        "on\",y\n3,,z\n4,fi\"ve,\"\"\n5,\"six\",\n6,last";
     char *csv = put_text(dir, "a.csv", table), *tsv = put_text(dir, "b.tsv", "text\tother\na, b\tc\n\"x\ty\"\tz\n");
     xfree(put_text(dir, "c.csv", "no,such\n1,2\n"));
     assert_reads(csv, "one|two, \"quoted\"\nand on|fi\"ve|six|last");
@@ -289,6 +395,7 @@ static void test_tables(void **state)
     assert_fails(open_quote, ERR_CORRUPT, "e.csv:3: a quoted field");
     char *few = put_text(dir, "f.csv", "id,text\n1,\"a\nb\"\n2\n");
     assert_fails(few, ERR_CORRUPT, "f.csv:4: this row has 1 columns of the header's 2");
+    test_strange_tables(dir);
     /* A column of numbers is refused; one text among them, or fewer than ten, and it is read. */
     struct str numbers = {0};
     static const char *const kinds[][3] = {{"", "no.csv",
@@ -423,6 +530,7 @@ int main(void)
         cmocka_unit_test(test_folder),
         cmocka_unit_test(test_shrinking_text),
         cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_json_by_any_name),
         cmocka_unit_test(test_large_tables),
         cmocka_unit_test(test_no_text),
         cmocka_unit_test(test_records_of_others),
