@@ -75,6 +75,20 @@ int fs_look(const char *path, int64_t *bytes, struct err *e)
     return says_none(errno) ? OK : err_errno(e, ERR_IO, errno, "%s: cannot be read", path);
 }
 
+int fs_what(const char *path, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st) == 0) return S_ISREG(st.st_mode) ? FS_FILE : S_ISDIR(st.st_mode) ? FS_FOLDER : FS_OTHER;
+    if (errno == ENOENT || errno == ENOTDIR) return FS_NOTHING;
+    return err_errno(e, ERR_IO, errno, "%s: cannot be looked at", path);
+}
+
+bool fs_absent(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
+}
+
 int fs_mkdirs(const char *path, struct err *e)
 {
     char *partial = xstrdup(path);

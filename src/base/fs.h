@@ -46,6 +46,11 @@ int64_t fs_size(const char *path); /* -1: no such file */
 /* Where "no" must not be said for "cannot tell": *bytes is the size of what is there, -1 when nothing is.
  *   fails   ERR_IO: the path cannot be looked at (forbidden, a disk or network that fails) */
 int fs_look(const char *path, int64_t *bytes, struct err *e);
+/* Nothing is there, and that is known. What cannot be looked at is not absent: whoever opens it then learns why. */
+bool fs_absent(const char *path);
+/* What is there, links followed: one of these, or < 0: it cannot be looked at, as fs_look. */
+enum fs_kind { FS_NOTHING, FS_FILE, FS_FOLDER, FS_OTHER };
+int fs_what(const char *path, struct err *e);
 int fs_mkdirs(const char *path, struct err *e);
 int fs_remove_tree(const char *path, struct err *e); /* nothing there: OK; links are not followed */
 /* Reads a whole file (NUL appended, not counted); refuses more than limit bytes. xfree(*out). */

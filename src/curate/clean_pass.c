@@ -366,8 +366,8 @@ static int run_locked(struct pass *p, struct pass_result *r)
     if (p->shown) log_status_end();
     if (!code && !p->progress.counts.documents) {
         char *input = remote_hidden(p->o->inputs[0]);
-        code = err_set(p->e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable%s%s)",
-                       input, (long long)source_n_files(p->source), (long long)source_n_skipped(p->source),
+        code = err_set(p->e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them no text%s%s)", input,
+                       (long long)source_n_files(p->source), (long long)source_n_skipped(p->source),
                        source_n_skipped(p->source) ? ": " : "", source_skipped(p->source));
         xfree(input);
     }

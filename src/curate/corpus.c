@@ -100,6 +100,10 @@ struct corpus_place corpus_where(const struct corpus *c, uint64_t document)
                                  .number = (int64_t)(document & (((uint64_t)1 << CORPUS_BITS) - 1))};
 }
 
+int64_t corpus_n_files(const struct corpus *c) { return source_n_files(c->list); }
+
+int64_t corpus_bytes(const struct corpus *c) { return source_bytes(c->list); }
+
 int64_t corpus_n_units(const struct corpus *c) { return c->n_units; }
 
 const char *corpus_column(const struct corpus *c) { return c->column; }

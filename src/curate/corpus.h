@@ -37,6 +37,8 @@ struct corpus_place {
     int64_t from, number;
 };
 struct corpus_place corpus_where(const struct corpus *c, uint64_t document);
+int64_t corpus_n_files(const struct corpus *c);
+int64_t corpus_bytes(const struct corpus *c);
 int64_t corpus_n_units(const struct corpus *c);
 int64_t corpus_unit_bytes(const struct corpus *c, int64_t unit);
 int64_t corpus_unit_of(const struct corpus *c, uint64_t document);

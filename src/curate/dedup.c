@@ -20,6 +20,7 @@
 #include "curate/minhash.h"
 #include "curate/shingles.h"
 #include "curate/spans.h"
+#include "source/beside_data.h"
 
 struct step_row {
     const char *name;
@@ -253,7 +254,7 @@ static int open_job(struct dedup_job *j, struct err *e)
     str_printf(&path, "%s/rank-%d-of-%d", c->work ? c->work : c->out, j->rank, j->n_ranks);
     if (!c->work) {
         str_clear(&path);
-        str_printf(&path, "%s/" DEDUP_WORK "/rank-%d-of-%d", c->out, j->rank, j->n_ranks);
+        str_printf(&path, "%s/" BESIDE_DEDUP_WORK "/rank-%d-of-%d", c->out, j->rank, j->n_ranks);
     }
     j->work = path.p;
     for (int i = 0; i < c->n_steps; i++) {
@@ -262,6 +263,28 @@ static int open_job(struct dedup_job *j, struct err *e)
         j->edits[i] = name.p;
     }
     return OK;
+}
+
+/* Every rank lists the inputs for itself: ranks that see others (a mount that is missing on one host, a file that came
+ * meanwhile) would compare, and drop, other documents. Collective(world). */
+static int same_inputs(struct dedup_job *j, struct err *e)
+{
+    enum { KEY, UNITS, FILES, BYTES, N };
+    int64_t mine[N] = {(int64_t)corpus_key(j->corpus), corpus_n_units(j->corpus), corpus_n_files(j->corpus),
+                       corpus_bytes(j->corpus)},
+            first[N];
+    memcpy(first, mine, sizeof first);
+    comm_wait(j->world, comm_broadcast(j->world, first, N, DT_I64, 0, COMM_AT("what the inputs are")));
+    int code = comm_status(j->world, e);
+    if (!code && memcmp(first, mine, sizeof first))
+        code =
+            err_set(e, ERR_REQUEST,
+                    "rank %d sees other inputs than rank 0: %lld files of %lld bytes, and rank 0 has %lld of %lld%s; "
+                    "all ranks have to see the same files, with the same times of change",
+                    j->rank, (long long)mine[FILES], (long long)mine[BYTES], (long long)first[FILES],
+                    (long long)first[BYTES],
+                    first[FILES] == mine[FILES] && first[BYTES] == mine[BYTES] ? ", other ones" : "");
+    return comm_agree(j->world, code, e);
 }
 
 static void close_job(struct dedup_job *j)
@@ -310,9 +333,10 @@ int dedup_run(struct comm *world, const struct dedup_config *c, struct dedup_res
     *r = (struct dedup_result){.ranks = j.n_ranks};
     int code = dedup_check(c, e);
     if (!code) code = open_job(&j, e);
-    if (!code && !j.rank) code = dedup_folder_take(&folder, c->out, j.key, e);
     /* From here on an error is one that all ranks have. */
     code = comm_agree(world, code, e);
+    if (!code) code = same_inputs(&j, e);
+    if (!code) code = comm_agree(world, j.rank ? OK : dedup_folder_take(&folder, c->out, j.key, e), e);
     if (!code) code = run_steps(&j, r, e);
     double write_from = clock_now_s();
     if (!code) code = comm_agree(world, dedup_write(&j, e), e);

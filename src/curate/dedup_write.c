@@ -17,9 +17,9 @@
 #include "curate/rewrite.h"
 #include "curate/spans.h"
 #include "source/bad_list.h"
+#include "source/beside_data.h"
 #include "text/utf8.h"
 
-#define RESULT "dedup.json"
 enum { SAMPLE_BYTES = 240 };
 #define UNIT_FILE_MOST ((size_t)256 << 20)
 
@@ -39,13 +39,13 @@ static int check_folder(struct dedup_folder *f, const char *out, uint64_t key, b
     }
     bool other = false;
     for (int i = 0; i < n; i++) {
-        f->finished = f->finished || !strcmp(names[i], RESULT);
-        other = other || (strcmp(names[i], DEDUP_WORK) && strcmp(names[i], "dedup.lock"));
+        f->finished = f->finished || !strcmp(names[i], BESIDE_DEDUP_RESULT);
+        other = other || (strcmp(names[i], BESIDE_DEDUP_WORK) && strcmp(names[i], BESIDE_DEDUP_LOCK));
     }
     if (f->finished) {
         code = err_set(e, ERR_REQUEST, "%s: holds a finished result (dedup.json); choose another --out, or remove it",
                        out);
-    } else if (fs_exists(job)) {
+    } else if (!fs_absent(job)) {
         code = fs_read_all(job, 64, &text, &length, e);
         if (!code && (hash64_parse(text, &was) || was != key))
             code = err_set(e, ERR_REQUEST,
@@ -64,15 +64,16 @@ static int check_folder(struct dedup_folder *f, const char *out, uint64_t key, b
 
 int dedup_folder_take(struct dedup_folder *f, const char *out, uint64_t key, struct err *e)
 {
-    *f =
-        (struct dedup_folder){.lock.fd = -1, .work = fs_join(out, DEDUP_WORK), .lock_path = fs_join(out, "dedup.lock")};
+    *f = (struct dedup_folder){.lock.fd = -1,
+                               .work = fs_join(out, BESIDE_DEDUP_WORK),
+                               .lock_path = fs_join(out, BESIDE_DEDUP_LOCK)};
     bool begun;
     int code = fs_mkdirs(out, e);
     if (!code && (code = fs_lock_take(&f->lock, f->lock_path, e)) && f->lock.busy)
         code = err_set(e, ERR_REQUEST,
                        "%s: another tutti data dedup is at work there; wait for it, or choose another --out", out);
     if (!code) code = check_folder(f, out, key, &begun, e);
-    if (!code) code = fs_sweep_temporaries(out, RESULT, e);
+    if (!code) code = fs_sweep_temporaries(out, BESIDE_DEDUP_RESULT, e);
     if (!code) code = fs_mkdirs(f->work, e);
     if (!code && !begun) {
         char text[17], *job = fs_join(f->work, "job");
@@ -115,7 +116,7 @@ static int open_once(struct fs_writer **w, const struct str *path, struct err *e
 {
     if (*w) return OK;
     struct str part = {0};
-    str_printf(&part, "%s.part", str_text(path));
+    str_printf(&part, "%s" BESIDE_UNFINISHED, str_text(path));
     int code = fs_writer_open(w, str_text(&part), e);
     str_free(&part);
     return code;
@@ -125,7 +126,7 @@ static int open_once(struct fs_writer **w, const struct str *path, struct err *e
 static int close_one(struct fs_writer **w, const struct str *path, struct err *e)
 {
     struct str part = {0};
-    str_printf(&part, "%s.part", str_text(path));
+    str_printf(&part, "%s" BESIDE_UNFINISHED, str_text(path));
     int code = OK;
     if (*w) {
         code = fs_writer_close(*w, true, e);
@@ -144,7 +145,7 @@ static void abandon(struct fs_writer **w, const struct str *path)
     if (!*w) return;
     struct err e;
     struct str part = {0};
-    str_printf(&part, "%s.part", str_text(path));
+    str_printf(&part, "%s" BESIDE_UNFINISHED, str_text(path));
     fs_writer_close(*w, false, &e);
     unlink(str_text(&part));
     str_free(&part);
@@ -169,7 +170,7 @@ static void put_place(struct str *out, const struct dedup_job *j, uint64_t docum
 static void put_removal(struct str *out, const struct dedup_job *j, const struct edit_told *t, size_t most)
 {
     size_t n = t->n <= most ? t->n : utf8_cut((const unsigned char *)t->text, most);
-    str_printf(out, "{\"step\": \"%s\", ", dedup_kind_name(j->config->steps[t->step]));
+    str_printf(out, BESIDE_DEDUP_REMOVAL "%s\", ", dedup_kind_name(j->config->steps[t->step]));
     put_place(out, j, t->document->id);
     if (!t->all) str_printf(out, ", \"from\": %zu", t->from);
     str_printf(out, ", \"bytes\": %zu, \"like\": {", t->n);
@@ -262,7 +263,7 @@ static void print_unit(const struct writing *w, struct str *out)
 static void unit_path(const struct dedup_job *j, int64_t unit, struct str *out)
 {
     str_clear(out);
-    str_printf(out, "%s/" DEDUP_WORK "/unit-%05lld.json", j->config->out, (long long)unit);
+    str_printf(out, "%s/" BESIDE_DEDUP_WORK "/unit-%05lld.json", j->config->out, (long long)unit);
 }
 
 static int write_unit(struct writing *w, struct view *v, int64_t unit, struct err *e)
@@ -271,7 +272,7 @@ static int write_unit(struct writing *w, struct view *v, int64_t unit, struct er
     str_clear(&w->part_path);
     str_clear(&w->list_path);
     str_printf(&w->part_path, "%s/part-%05lld.jsonl", x->out, (long long)unit);
-    str_printf(&w->list_path, "%s/removed-%05lld.jsonl", x->out, (long long)unit);
+    str_printf(&w->list_path, "%s/" BESIDE_DEDUP_LIST, x->out, (long long)unit);
     w->counts = (struct unit_counts){0};
     for (int i = 0; i < x->n_steps; i++) {
         str_clear(&w->samples[i]);
@@ -317,7 +318,7 @@ int dedup_write(struct dedup_job *j, struct err *e)
     for (int64_t u = 0; u < corpus_n_units(j->corpus) && !code; u++) {
         if (j->owner[u] != j->rank) continue;
         unit_path(j, u, &path);
-        if (!fs_exists(str_text(&path))) code = write_unit(&w, v, u, e);
+        if (fs_absent(str_text(&path))) code = write_unit(&w, v, u, e);
     }
     view_close(v);
     for (int i = 0; i < EDIT_STEPS_MOST; i++) str_free(&w.samples[i]);
@@ -379,7 +380,7 @@ static void print_result(const struct dedup_job *j, const struct dedup_result *r
                          struct str *out)
 {
     const struct dedup_config *x = j->config;
-    str_printf(out, "{\"schema\": \"tutti.dedup.1\",\n  \"documents_in\": %lld, \"documents_out\": %lld,\n",
+    str_printf(out, "{\"schema\": \"" BESIDE_DEDUP_SCHEMA "\",\n  \"documents_in\": %lld, \"documents_out\": %lld,\n",
                (long long)r->documents_in, (long long)r->documents_out);
     str_printf(out, "  \"bytes_in\": %lld, \"bytes_out\": %lld, \"emptied\": %lld, \"bad\": %lld,\n  \"steps\": [",
                (long long)r->bytes_in, (long long)r->bytes_out, (long long)r->emptied, (long long)r->bad);
@@ -423,7 +424,7 @@ int dedup_finish(struct dedup_job *j, struct dedup_result *r, struct err *e)
     if (!code) {
         print_result(j, r, samples, &text);
         str_clear(&path);
-        str_printf(&path, "%s/" RESULT, j->config->out);
+        str_printf(&path, "%s/" BESIDE_DEDUP_RESULT, j->config->out);
         code = fs_write_atomic(str_text(&path), text.p, text.n, e);
     }
     for (int i = 0; i < EDIT_STEPS_MOST; i++) str_free(&samples[i]);

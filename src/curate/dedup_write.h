@@ -6,8 +6,6 @@
 #include "base/fs.h"
 #include "curate/dedup_impl.h"
 
-#define DEDUP_WORK "dedup.work"
-
 struct dedup_folder {
     struct fs_lock lock;
     char *work; /* out/dedup.work */

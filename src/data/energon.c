@@ -22,7 +22,7 @@ static char *meta_path(const char *folder, const char *name)
 bool energon_is(const char *folder)
 {
     char *path = meta_path(folder, "dataset.yaml");
-    bool is = fs_exists(path);
+    bool is = !fs_absent(path);
     xfree(path);
     return is;
 }
@@ -230,7 +230,7 @@ bool energon_excludes(const struct energon_shard *s, const char *key)
 static const char *either(struct energon *g, const char *folder, const char *name, const char *other)
 {
     char *a = meta_path(folder, name), *b = meta_path(folder, other);
-    const char *path = arena_strdup(g->arena, !fs_exists(a) && fs_exists(b) ? b : a);
+    const char *path = arena_strdup(g->arena, fs_absent(a) && !fs_absent(b) ? b : a);
     xfree(a);
     xfree(b);
     return path;

@@ -185,7 +185,7 @@ static int read_ref(struct walk *w, const struct conf_node *v, const struct arou
     if (!code) code = check_shuffle(v, a->file, e);
     if (code) return code;
     if (fs_is_dir(r->folder)) return OK;
-    if (!fs_exists(r->folder))
+    if (fs_absent(r->folder))
         return err_set(e, ERR_REQUEST, "%s:%d: %s: there is no such folder or file", a->file, at->line, r->folder);
     if (str_ends(r->folder, ".jsonl"))
         return err_set(e, ERR_REQUEST,
@@ -394,9 +394,10 @@ bool energon_mix_is(const char *path)
     struct err e;
     char *text;
     size_t n;
-    if ((!str_ends(path, ".yaml") && !str_ends(path, ".yml")) || remote_is(path) || !fs_exists(path) ||
-        fs_is_dir(path) || fs_read_all(path, PEEK_BYTES, &text, &n, &e))
+    if ((!str_ends(path, ".yaml") && !str_ends(path, ".yml")) || remote_is(path) || fs_absent(path) || fs_is_dir(path))
         return false;
+    int code = fs_read_all(path, PEEK_BYTES, &text, &n, &e);
+    if (code) return code == ERR_IO; /* whoever reads it then says why it cannot be read */
     bool is = str_starts(text, "splits:") || strstr(text, "\nsplits:") || strstr(text, "__class__: Metadataset");
     xfree(text);
     return is;

@@ -337,12 +337,12 @@ int image_index_make(struct image_input *in, const struct image_index_options *o
     char *lock_path = xmalloc(strlen(path) + 6);
     int code = OK;
     sprintf(lock_path, "%s.lock", path);
-    for (bool said = false; !code && !fs_exists(path); said = true) {
+    for (bool said = false; !code && fs_absent(path); said = true) {
         struct fs_lock lock;
         code = given_up(o, e);
         if (!code) code = fs_lock_take(&lock, lock_path, e);
         if (!code) {
-            *made = !fs_exists(path);
+            *made = fs_absent(path);
             if (*made) code = make(in, o, path, key, e);
             unlink(lock_path);
             fs_lock_release(&lock);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -34,7 +33,7 @@ static char *with_ending(const char *prefix, const char *ending)
 static bool both_there(const char *prefix)
 {
     char *bin = with_ending(prefix, ".bin"), *idx = with_ending(prefix, ".idx");
-    bool there = fs_exists(bin) && !fs_is_dir(bin) && fs_exists(idx) && !fs_is_dir(idx);
+    bool there = !fs_absent(bin) && !fs_is_dir(bin) && !fs_absent(idx) && !fs_is_dir(idx);
     xfree(bin);
     xfree(idx);
     return there;
@@ -44,7 +43,7 @@ char *megatron_find(const char *path)
 {
     bool named = str_ends(path, ".bin") || str_ends(path, ".idx");
     char *prefix = named ? xstrndup(path, strlen(path) - 4) : xstrdup(path);
-    if ((named || !fs_exists(path)) && both_there(prefix)) return prefix;
+    if ((named || fs_absent(path)) && both_there(prefix)) return prefix;
     xfree(prefix);
     return NULL;
 }
@@ -316,10 +315,9 @@ static uint64_t key_of(const struct megatron *m, const struct tokenizer *t)
     uint64_t about[] = {KEY_VERSION, tokenizer_fingerprint(t), (uint64_t)tokenizer_eos(t)};
     hash64_add(&h, about, sizeof about);
     for (int i = 0; i < 2; i++) {
-        struct stat st;
         char *real = realpath(files[i]->path, NULL);
         const char *name = real ? real : files[i]->path;
-        int64_t changed = stat(name, &st) ? 0 : (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+        uint64_t changed = files[i]->identity[2]; /* when it was opened */
         hash64_add(&h, name, strlen(name) + 1);
         hash64_add(&h, &files[i]->bytes, sizeof files[i]->bytes);
         hash64_add(&h, &changed, sizeof changed);

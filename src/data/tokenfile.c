@@ -22,11 +22,11 @@
 
 char *tokenfile_find(const char *path)
 {
-    if (str_ends(path, ".tok") && fs_exists(path) && !fs_is_dir(path)) return xstrdup(path);
-    if (fs_exists(path)) return NULL;
+    if (str_ends(path, ".tok") && !fs_absent(path) && !fs_is_dir(path)) return xstrdup(path);
+    if (!fs_absent(path)) return NULL;
     struct str with_suffix = {0};
     str_printf(&with_suffix, "%s.tok", path);
-    char *found = fs_exists(with_suffix.p) && !fs_is_dir(with_suffix.p) ? xstrdup(with_suffix.p) : NULL;
+    char *found = !fs_absent(with_suffix.p) && !fs_is_dir(with_suffix.p) ? xstrdup(with_suffix.p) : NULL;
     str_free(&with_suffix);
     return found;
 }
@@ -347,7 +347,7 @@ void tokenfile_cost(const struct tokenfile *f, int64_t *bytes, double *seconds)
 int tokenfile_is_cached(const char *path, uint64_t key, struct err *e)
 {
     struct tokenfile f;
-    if (!fs_exists(path)) return 0;
+    if (fs_absent(path)) return 0;
     int code = tokenfile_open(&f, path, e);
     if (code == ERR_CORRUPT) log_warn("data: %s; making it again", e->text);
     if (code) return code == ERR_CORRUPT ? 0 : code;

@@ -144,7 +144,7 @@ static int look(struct work *w, uint64_t key, struct err *e)
 {
     struct fs_file f = {.fd = -1};
     struct work_head h;
-    if (!fs_exists(w->path)) return 0;
+    if (fs_absent(w->path)) return 0;
     int code = fs_file_open(&f, w->path, e);
     if (!code && f.bytes >= (int64_t)sizeof h) code = fs_file_read(&f, 0, sizeof h, &h, e);
     bool whole = !code && f.bytes >= (int64_t)sizeof h && !memcmp(h.magic, WORK_MAGIC, 8) &&

@@ -8,12 +8,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "source/beside_data.h"
 
 void bad_list_init(struct bad_list *l, const char *made_from_it)
 {
     struct str name = {0}, temporary = {0};
-    str_printf(&name, "%s.skipped", made_from_it);
-    str_printf(&temporary, "%s.skipped.part", made_from_it);
+    str_printf(&name, "%s" BESIDE_SKIPPED, made_from_it);
+    str_printf(&temporary, "%s" BESIDE_SKIPPED BESIDE_UNFINISHED, made_from_it);
     *l = (struct bad_list){.path = name.p, .temporary = temporary.p};
 }
 

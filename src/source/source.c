@@ -18,7 +18,7 @@
 #include "text/utf8.h"
 
 /* Goes up when what is read of the same files changes, so that what was made of them before is made again. */
-enum { SOURCE_VERSION = 2 };
+enum { SOURCE_VERSION = 3 };
 
 struct unit {
     int64_t file, from, to, parts; /* parts: of the file, in all */
@@ -38,7 +38,7 @@ struct source {
 
     int64_t next_file, end_file; /* the open one is next_file - 1 */
     int64_t from, to;            /* of the next file */
-    int64_t bytes_before, n_skipped, n_unreadable;
+    int64_t bytes_before, n_skipped;
     char skipped[240]; /* the first file passed over, and why */
 
     struct blob *blob; /* NULL: no file is open */
@@ -232,11 +232,7 @@ static int open_file(struct source *s, int64_t i, int64_t from, int64_t to, bool
     const struct source_file *f = &list_of(s)->files[i];
     int code = f->object ? blob_of_object(&s->blob, list_of(s)->remote, f->object->url, &f->object->about, e)
                          : blob_open(&s->blob, f->path, e);
-    if (code && f->named) return code;
-    if (code) {
-        if (s->n_unreadable++ == 0 && !quiet) log_warn("data: %s; passed over, and others like it", e->text);
-        return pass_over(s, f->path, "cannot be read");
-    }
+    if (code) return code; /* what cannot be opened is not passed over: it may be half of the text */
     s->file = (struct record_file){
         .listed = f,
         .column = s->column,

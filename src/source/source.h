@@ -2,15 +2,19 @@
 /* source.h: text inputs as one sequence of documents.
  *
  *   a text file      one document
- *   a .jsonl file    one document per line: its member `text`; blank lines and empty texts are passed over
+ *   a .jsonl file    one document per line: its member `text`; blank lines and texts that are empty or null are passed
+ *                    over. So are files of such lines, and of such objects in one list or over several lines, under
+ *                    other names (format_json.c)
  *   a .csv, .tsv     one document per row after the first, which names the columns (csv_rows.h): its column `text`
  *   a .parquet       one document per row: its column `text` (format_parquet.c)
  *   a .tar           one document per sample (format_tar.c)
  *   a folder         these and its text files, recursively, names in byte order. Passed over: names that begin with a
- * dot, empty and binary files, what is no regular file, folders seen before (so links may loop); files that cannot be
- * read, with one warning. A .jsonl or .csv file in it that has no `text` in its first line (a log, say) is plain text;
- * a table without the column is passed over. s-{00..99}.tar   the files of these names (brace.h), all of which have to
- * be there Another name than `text` may be chosen for all; "a.b" is the member b of the member a.
+ *                    dot, empty and binary files, what is no regular file, what tutti writes beside data
+ *                    (beside_data.h), folders seen before (so links may loop). A file of records or a table in it that
+ *                    has no `text` (a log, say) is plain text, but for a Parquet table, which is passed over
+ *   s-{00..99}.tar   the files of these names (brace.h), all of which have to be there
+ *
+ * Another name than `text` may be chosen for all; "a.b" is the member b of the member a.
  *
  * An http://, https:// or s3:// address is what lies there, read as a file of that name; s3://BUCKET/PREFIX/ is a
  * folder (remote/remote.h). Its version is part of source_key, and one that changes while it is read is an error.
@@ -24,9 +28,10 @@
  *
  * Bad records are what cannot be used in a file that can: lines that are no JSON or have no text, rows without the
  * column, texts that are no valid UTF-8 (in records always; a plain text's bytes are taken as they are, but where bad
- * records are skipped such a file is one), lines of more than 256 MiB, damaged row groups,
- * samples without text, and what lies behind damage in a packed file or an archive. A
- * file that cannot be read, or gets shorter meanwhile, is an error always.
+ * records are skipped such a file is one), lines of more than 256 MiB, damaged row groups, samples without text, what
+ * lies behind damage in a packed file or an archive, and what says more than is read of it: rows with stray quotes or
+ * surplus fields, samples with two texts, members that are there twice. A folder that cannot be listed, and a file that
+ * cannot be opened or read, or gets shorter meanwhile, is an error always: what was not read is not "none".
  *
  * Invariants: 1. the order is a function of the names; 2. memory is one buffer, and one record, of a Parquet table a
  * page and a dictionary. Includes: base. Order: Local.
@@ -148,7 +153,7 @@ uint64_t source_key(const struct source *s);
 int64_t source_bytes(const struct source *s); /* of all files, as they lie there: packed ones count so */
 int64_t source_bytes_done(const struct source *s);
 int64_t source_n_files(const struct source *s);
-int64_t source_n_skipped(const struct source *s); /* binary or unreadable, so far */
+int64_t source_n_skipped(const struct source *s); /* no text, so far */
 /* The first of them, and why: "a.xz is compressed by xz"; "": none. */
 const char *source_skipped(const struct source *s);
 int64_t source_n_bad(const struct source *s); /* bad records skipped so far */

@@ -44,7 +44,13 @@ int source_buffer_fill(struct source_buffer *b, struct err *e)
     size_t got;
     int code = unpack_read(b->unpack, b->buf + b->n, b->room - b->n, &got, e);
     int64_t taken = unpack_taken(b->unpack);
-    if ((code == ERR_CORRUPT || (!code && got == 0)) && taken < b->listed && at_its_end(b))
+    bool ends = (code == ERR_CORRUPT || (!code && got == 0)) && taken < b->listed;
+    if (ends && !code && !at_its_end(b))
+        return err_set(e, ERR_IO,
+                       "%s: a read at byte %lld of %lld gave nothing, and the next one something: its disk or network "
+                       "cannot be relied on; start again",
+                       b->blob->path, (long long)taken, (long long)b->listed);
+    if (ends && at_its_end(b))
         return err_set(e, ERR_IO,
                        "%s: ends at byte %lld; it had %lld bytes when it was listed, so something cut it short "
                        "meanwhile",

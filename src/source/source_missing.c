@@ -11,7 +11,8 @@ int source_missing(const char *path, const char *plain, struct err *e)
 {
     struct stat st;
     char target[200];
-    if (stat(path, &st) == 0) return err_set(e, ERR_REQUEST, "%s: is there now, and was not a moment ago", path);
+    if (stat(path, &st) == 0)
+        return err_set(e, ERR_IO, "%s: is there, and could not be looked at a moment ago; start again", path);
     int why = errno;
     ssize_t n = readlink(path, target, sizeof target - 1);
     if (n > 0 && why == ENOENT)

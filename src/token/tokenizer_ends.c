@@ -45,7 +45,7 @@ static int ask_file(struct tokenizer *t, const char *dir, const char *name, cons
 {
     char *path = fs_join(dir, name);
     struct json *root = NULL;
-    int code = fs_exists(path) ? json_parse_published_file(&root, path, CONFIG_MAX, e) : OK;
+    int code = !fs_absent(path) ? json_parse_published_file(&root, path, CONFIG_MAX, e) : OK;
     if (!code && root) code = end_of(t, root, eos_key, path, eos, e);
     if (!code && root) code = end_of(t, root, bos_key, path, bos, e);
     json_free(root);

@@ -649,12 +649,35 @@ static void killed(void **state)
     str_free(&again);
 }
 
+static int run_other_rank(struct comm *world, void *arg, struct err *e)
+{
+    struct ran x = *(struct ran *)arg;
+    struct dedup_result r;
+    if (comm_rank(world) == 1) x.c.n_inputs--;
+    return dedup_run(world, &x.c, &r, e);
+}
+
+/* A rank that sees other files than rank 0 (a mount is missing) would drop other documents. */
+static void other_inputs(void **state)
+{
+    struct made *m = *state;
+    struct err e = {0};
+    struct ran x = {.c = config_of(m, "", DEDUP_EXACT)};
+    char *out = fs_join(m->dir, "others"), words[64];
+    x.c.out = out;
+    assert_int_equal(comm_run_local(2, &(struct comm_config){0}, run_other_rank, &x, &e), ERR_REQUEST);
+    snprintf(words, sizeof words, "rank 1 sees other inputs than rank 0: %d files", FILES - 1);
+    if (!strstr(e.text, words)) fail_msg("%s", e.text);
+    assert_false(fs_exists(out));
+    xfree(out);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(exact),      cmocka_unit_test(lines),
-                                       cmocka_unit_test(paragraphs), cmocka_unit_test(near),
-                                       cmocka_unit_test(crowd),      cmocka_unit_test(substring),
-                                       cmocka_unit_test(passages),   cmocka_unit_test(in_turn),
-                                       cmocka_unit_test(killed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(other_inputs), cmocka_unit_test(exact),
+                                       cmocka_unit_test(lines),        cmocka_unit_test(paragraphs),
+                                       cmocka_unit_test(near),         cmocka_unit_test(crowd),
+                                       cmocka_unit_test(substring),    cmocka_unit_test(passages),
+                                       cmocka_unit_test(in_turn),      cmocka_unit_test(killed)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
