@@ -13,7 +13,7 @@
 #include "data/chat_templates.h"
 #include "token/tokenizer_impl.h"
 
-enum { FILE_MAX = 16 << 20, CHAT_VERSION = 2 };
+enum { FILE_MAX = 16 << 20, CHAT_VERSION = 3 };
 
 /* -- the template's text --------------------------------------------------------------------------------------- */
 
@@ -59,11 +59,13 @@ static int from_tokenizer(const char *tokenizer, struct str *path, struct str *t
         return err_set(e, ERR_REQUEST,
                        "the byte tokenizer has no chat template of its own; name one of tutti's, or a file");
     const char *slash = strrchr(tokenizer, '/');
-    char *dir = fs_is_dir(tokenizer) ? xstrdup(tokenizer)
-                : !slash             ? xstrdup(".")
-                                     : xstrndup(tokenizer, (size_t)(slash - tokenizer) + (slash == tokenizer));
+    int what = fs_what(tokenizer, e);
+    if (what < 0) return what;
+    char *dir = what == FS_FOLDER ? xstrdup(tokenizer)
+                : !slash          ? xstrdup(".")
+                                  : xstrndup(tokenizer, (size_t)(slash - tokenizer) + (slash == tokenizer));
     str_printf(path, "%s/chat_template.jinja", dir);
-    if (!fs_exists(path->p)) {
+    if (fs_absent(path->p)) {
         str_clear(path);
         str_printf(path, "%s/tokenizer_config.json", dir);
     }
@@ -96,7 +98,7 @@ static int read_template(const struct chat_rules *r, struct str *name, struct st
             str_puts(text, t->text);
             return OK;
         }
-    if (!fs_exists(r->template_name)) return no_such_template(r->template_name, e);
+    if (fs_absent(r->template_name)) return no_such_template(r->template_name, e);
     return from_file(r->template_name, text, e);
 }
 
@@ -184,6 +186,7 @@ int chat_open(struct chat **out, const struct chat_rules *rules, const struct to
         uint64_t pictures[] = {c->key, (uint64_t)c->patches, (uint64_t)c->image_token, (uint64_t)c->pictures};
         if (c->patches) c->key = hash64(pictures, sizeof pictures);
         c->name = xstrdup(str_text(&name));
+        c->text = xstrdup(str_text(&text));
     }
     str_free(&name);
     str_free(&text);
@@ -201,6 +204,7 @@ void chat_close(struct chat *c)
     jinja_free(c->template);
     added_fini(&c->control);
     xfree(c->name);
+    xfree(c->text);
     xfree(c->bos);
     xfree(c->eos);
     xfree(c);
@@ -235,6 +239,7 @@ void chat_work_free(struct chat_work *w)
 void chat_tokens_free(struct chat_tokens *out)
 {
     tokens_free(&out->ids);
+    str_free(&out->unread);
     xfree(out->trained);
     *out = (struct chat_tokens){0};
 }

@@ -33,6 +33,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/str.h"
 #include "token/tokenizer.h"
 
 enum chat_train_on { CHAT_ANSWERS, CHAT_ALL, CHAT_LAST };
@@ -70,6 +71,7 @@ struct chat_tokens {
     int64_t trained_room;
     int pictures;      /* that stand in them */
     bool ends_trained; /* of the end of text behind them, too */
+    struct str unread; /* members of the record that nothing reads (chat_record.h), each with a NUL behind it */
 };
 void chat_tokens_free(struct chat_tokens *out);
 

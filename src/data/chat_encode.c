@@ -220,8 +220,10 @@ int chat_encode(struct chat_work *w, const struct json *record, const char *wher
 {
     struct chat_record r;
     out->ids.n = 0;
+    str_clear(&out->unread);
     int code = chat_record_read(&r, record, w->chat->side, where, e);
     if (code) return code;
+    if (w->chat->side != CHAT_REJECTED) chat_record_unread(&r, w->chat->text, &out->unread); /* once of each record */
     code = encode_record(w, &r, where, out, e);
     chat_record_fini(&r);
     return code;

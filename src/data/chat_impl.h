@@ -12,6 +12,7 @@ struct chat {
     const struct tokenizer *t;
     struct jinja *template;
     char *name; /* of the template, for errors */
+    char *text; /* of it */
     enum chat_train_on train_on;
     enum chat_side side;
     struct added control; /* the tokens that only a template may write */

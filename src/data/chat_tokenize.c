@@ -45,6 +45,8 @@ struct job {
     uint32_t *ends;
     struct part_begin *begins;
     struct str told;
+    struct str unread; /* names of members that nothing reads, some of them; of so many records */
+    int64_t n_unread, n_trained;
     int64_t n_ends, ends_room, n_begins, begins_room;
     int64_t bytes, n_bad, bytes_at_start; /* of text that was read; bad records that were listed */
     double start_s, shown_s;
@@ -133,10 +135,12 @@ static int write_document(struct job *j, const struct part_begin *b, const int32
         for (; k < 512 && at < n - 1; k++, at++) {
             plain[k] = ids[at] & ~TRAINED;
             trained[k] = (ids[at] & TRAINED) != 0;
+            j->n_trained += trained[k];
             if (plain[k] < 0 || plain[k] >= vocab) return not_ours(j, e);
         }
         code = tokenfile_append_masked(j->writer, plain, trained, k, e);
     }
+    j->n_trained += (ids[n - 1] & TRAINED) != 0;
     return code ? code : tokenfile_end_document_masked(j->writer, (ids[n - 1] & TRAINED) != 0, e);
 }
 
@@ -177,6 +181,28 @@ static int deliver(struct job *j, const struct parts_place *after, int64_t skipp
     return code;
 }
 
+static void note_unread(struct job *j, const struct str *names)
+{
+    enum { SHOWN_BYTES = 200 };
+    j->n_unread += names->n > 0;
+    for (size_t at = 0; at < names->n; at += strlen(names->p + at) + 1) {
+        bool there = j->unread.n > SHOWN_BYTES;
+        for (size_t k = 0; k < j->unread.n && !there; k += strlen(j->unread.p + k) + 1)
+            there = !strcmp(j->unread.p + k, names->p + at);
+        if (!there) str_add(&j->unread, names->p + at, strlen(names->p + at) + 1);
+    }
+}
+
+/* What records say beside what was read of them is not left out in silence. */
+static void say_unread(struct job *j)
+{
+    if (!j->n_unread) return;
+    for (size_t i = 0; i + 1 < j->unread.n; i++)
+        if (!j->unread.p[i]) j->unread.p[i] = ' ';
+    log_info("data: %s: %lld records have members that nothing reads, neither their form nor the template: %s",
+             source_path(j->run->source, 0), (long long)j->n_unread, str_text(&j->unread));
+}
+
 static int gather(struct job *j, struct entry *x, struct err *e)
 {
     if (x->told.n) str_add(&j->told, x->told.p, x->told.n);
@@ -185,6 +211,7 @@ static int gather(struct job *j, struct entry *x, struct err *e)
         return OK;
     }
     if (x->code) return err_set(e, x->error.code, "%s", x->error.text);
+    note_unread(j, &x->tokens.unread);
     const struct tokens *t = &x->tokens.ids;
     if (t->n >= COUNT_MAX - PIECE_IDS)
         return err_set(e, ERR_REQUEST, "%s: a conversation of %lld tokens", x->where, (long long)t->n);
@@ -319,10 +346,12 @@ int chat_tokenize(const struct chat *c, bool skip_bad, const struct tokenize_run
     int64_t before = j.piece.after.bytes;
     if (!code && !j.piece.done) code = run_team(&j, c, e);
     if (!code && j.work) code = work_replay(j.work, to_writer, &j, e);
+    if (!code) say_unread(&j);
     *r = (struct tokenize_result){.bytes = j.piece.after.bytes,
                                   .bytes_before = before,
                                   .documents = j.piece.after.documents,
                                   .tokens = tokenfile_written(w),
+                                  .trained = j.n_trained,
                                   .skipped = j.piece.skipped,
                                   .bad = j.n_bad,
                                   .seconds = clock_now_s() - j.start_s};
@@ -333,5 +362,6 @@ int chat_tokenize(const struct chat *c, bool skip_bad, const struct tokenize_run
     xfree(j.ends);
     xfree(j.begins);
     str_free(&j.told);
+    str_free(&j.unread);
     return code;
 }

@@ -2,6 +2,7 @@
 /* dataset_stream.c: a source becomes files that samples are read from: tokens that were made before, here or behind an
  * address, texts that are tokenized into the cache, or the places of pictures; and is cut into samples. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -46,13 +47,35 @@ static int find_documents(struct stream *s, const atomic_int *give_up, struct er
     return code;
 }
 
+/* A file of which no token is trained would make steps that do nothing. Mostly the first piece tells. */
+static int check_trained(const struct tokenfile *f, const char *path, struct err *e)
+{
+    enum { PIECE = 64 << 10 };
+    if (!tokenfile_masked(f)) return OK;
+    unsigned char *trained = xmalloc(PIECE);
+    bool any = false;
+    int code = OK;
+    for (int64_t at = 0; at < f->n_tokens && !any && !code; at += PIECE) {
+        int64_t n = f->n_tokens - at < PIECE ? f->n_tokens - at : PIECE;
+        code = tokenfile_mask(f, at, n, trained, e);
+        any = !code && memchr(trained, 1, (size_t)n);
+    }
+    xfree(trained);
+    if (code || any) return code;
+    return err_set(e, ERR_REQUEST,
+                   "%s: none of its %lld tokens is trained: no conversation in it has an answer of the assistant whose "
+                   "weight is not 0; train_on: all takes a loss of everything",
+                   path, (long long)f->n_tokens);
+}
+
 static int64_t part_length(const struct dataset_options *o) { return o->seq_len / (o->parts ? o->parts : 1); }
 
 static int cut_stream(struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
 {
     int64_t seq = part_length(o);
     struct cuts_rule rule = {o->pack, seq, o->window ? o->window : USUAL_WINDOW, o->group > 0};
-    int code = o->pack == PACK_JOINED ? OK : find_documents(s, o->give_up, e);
+    int code = check_trained(&s->file, path, e);
+    if (!code) code = o->pack == PACK_JOINED ? OK : find_documents(s, o->give_up, e);
     if (!code) code = cuts_open(&s->cuts, &s->file, &rule, o->give_up, e);
     if (code || s->cuts.n > 0) return code;
     if (o->pack != PACK_JOINED)
@@ -201,7 +224,7 @@ static int check_made(const struct dataset_source *source, const char *path, con
 static int check_there(const char *path, struct err *e)
 {
     char plain[320];
-    if (fs_exists(path) || brace_has(path)) return OK;
+    if (!fs_absent(path) || brace_has(path)) return OK;
     snprintf(plain, sizeof plain, "no such file or folder, and no token file %.120s.tok or %.120s.bin and .idx", path,
              path);
     return source_missing(path, plain, e);

@@ -86,9 +86,13 @@ static int tokenize_to(struct making *m, const char *out_path, bool *busy, struc
     int listed = bad_list_end(&m->bad, code ? NULL : e);
     code = code ? code : listed;
     if (!code && r->documents == 0)
-        code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable%s%s)",
-                       m->first_input, (long long)source_n_files(s), (long long)r->skipped, r->skipped ? ": " : "",
-                       r->skipped_text);
+        code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them no text%s%s)", m->first_input,
+                       (long long)source_n_files(s), (long long)r->skipped, r->skipped ? ": " : "", r->skipped_text);
+    if (!code && m->chat && r->trained == 0)
+        log_warn("data: %s: of %lld tokens in %lld conversations none is trained: no record has an answer of the "
+                 "assistant whose weight is not 0; nothing can be trained on it (train_on: all takes a loss of "
+                 "everything)",
+                 m->first_input, (long long)r->tokens, (long long)r->documents);
     if (code) {
         tokenfile_abandon(w);
         return code;

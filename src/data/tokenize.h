@@ -29,6 +29,7 @@ struct tokenize_input {
 enum { SKIPPED_TEXT = 240 };
 struct tokenize_result {
     int64_t bytes, tokens, documents; /* bytes of text, without what was skipped; tokens with separators */
+    int64_t trained;                  /* of conversations: tokens of which a loss is taken */
     int64_t bytes_before;             /* of the text, tokenized by a run before this one that was stopped */
     int64_t skipped;                  /* files passed over */
     char skipped_text[SKIPPED_TEXT];  /* the first of them, and why */

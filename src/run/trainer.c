@@ -193,6 +193,17 @@ static int write_end(struct trainer *t, int64_t first, double began_s, struct er
     return rc ? err_prefix(e, "step %lld is saved, but the run cannot say that it has ended", (long long)t->step) : OK;
 }
 
+/* A run that took no loss of anything has trained nothing, whatever its checkpoint is called. */
+static int check_trained(const struct trainer *t, struct err *e)
+{
+    if (t->policy || t->tokens || !t->step || t->step < t->cfg.run.steps) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "in all %lld steps no token was trained: a loss was taken of none; look at what the samples are "
+                   "(tutti data inspect), at train_on and weights of messages, and at model.seq_len, behind which "
+                   "answers may be cut off",
+                   (long long)t->step);
+}
+
 static int live(struct comm *world, struct job *j, struct err *e)
 {
     struct trainer t = {.valid_loss = NAN};
@@ -211,6 +222,7 @@ static int live(struct comm *world, struct job *j, struct err *e)
     }
     if (!rc && (t.step > first || t.step >= t.cfg.run.steps))
         rc = trainer_together(&t, t.leads ? write_end(&t, first, began_s, e) : OK, e);
+    if (!rc) rc = trainer_together(&t, check_trained(&t, e), e);
     if (t.leads) {
         struct trainer_result *r = j->result;
         if (!j->epoch || j->epoch->number == 1) r->first_step = first;

@@ -51,6 +51,10 @@ expect 0 "79 tokens; 3 of the documents had an end of text|step 1/1" train "data
 expect 0 "step 1/1" train "data.train=[$fixtures/megatron/int64, $table, $dir/s-1.tar]"
 expect 2 "b.jsonl:2" train "data.train=$dir/b.jsonl"
 expect 0 "skipped: |b.jsonl:2|2 bad records|step 1/1" train "data.train=$dir/b.jsonl" data.skip_bad=true
+printf '{"messages": [{"role": "user", "content": "%0200d"}, {"role": "assistant", "content": "no", "weight": 0}]}\n{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "yes"}]}\n' 0 >"$dir/late.jsonl"
+expect 2 "in all 1 steps no token was trained" train "data.train=[{path: $dir/late.jsonl, chat: plain}]" data.order=sequential
+echo '{"id": 7, "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "yes"}]}' >"$dir/id.jsonl"
+expect 0 "1 records have members that nothing reads, neither their form nor the template: id" tokenize --chat plain "$dir/id.jsonl"
 expect 2 "no such file or folder, and no token file $dir/none.tok or $dir/none.bin and .idx" train "data.train=$dir/none"
 expect 2 'has no column "nothing"' train "data.train=[{path: $fixtures/megatron/int64, column: nothing}]"
 
