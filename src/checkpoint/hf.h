@@ -33,7 +33,10 @@ struct hf_model {
     int64_t bos, eos[HF_EOS]; /* token ids; bos -1: none */
     int n_eos;
     int64_t start; /* of encoder and decoder: what the decoder reads first */
+    int64_t pad;   /* what fills up short texts in their batches; -1: none */
 };
+/* The output matrix becomes one of its own, and what goes into it stays what it was. */
+void hf_untie(struct hf_model *m);
 struct hf_model hf_model_default(
     enum hf_family f); /* what a file that says nothing means: numbers it has to say are 0 */
 

@@ -60,7 +60,7 @@ const char *hf_family_name(enum hf_family f)
 
 struct hf_model hf_model_default(enum hf_family f)
 {
-    struct hf_model m = {.family = f, .model.family = hf_rows[f].ours, .bos = -1};
+    struct hf_model m = {.family = f, .model.family = hf_rows[f].ours, .bos = -1, .pad = -1};
     struct err none;
     (void)hf_numbers_read(&m.model, model_numbers, NULL, 1u << f, "", &none);
     (void)hf_numbers_read(&m, hf_more_numbers, NULL, 1u << f, "", &none);
@@ -70,8 +70,7 @@ struct hf_model hf_model_default(enum hf_family f)
     return m;
 }
 
-/* An id; negative ones mean none, as null does. */
-static int read_id(const struct json *v, int64_t *id, const char *what, const char *key, struct err *e)
+int hf_token_id(const struct json *v, int64_t *id, const char *what, const char *key, struct err *e)
 {
     if (json_kind(v) == JSON_INT && json_int(v, 0) <= INT32_MAX) {
         *id = json_int(v, 0) < 0 ? -1 : json_int(v, 0);
@@ -87,11 +86,19 @@ static int read_id(const struct json *v, int64_t *id, const char *what, const ch
 static int read_start(struct hf_model *m, const struct json *config, const char *what, struct err *e)
 {
     const char *key = hf_given(config, "decoder_start_token_id") ? "decoder_start_token_id" : "pad_token_id";
-    int rc = hf_given(config, key) ? read_id(json_get(config, key), &m->start, what, key, e) : OK;
+    int rc = hf_given(config, key) ? hf_token_id(json_get(config, key), &m->start, what, key, e) : OK;
     if (rc == OK && (m->start < 0 || m->start >= m->model.vocab))
         rc = err_set(e, ERR_REQUEST, "%s: %s: %lld is not among vocab_size %lld tokens", what, key, (long long)m->start,
                      (long long)m->model.vocab);
     return rc;
+}
+
+/* No number of ours follows from it (but where a score is read: settle_scores), so one that is none is none. */
+static void read_pad(struct hf_model *m, const struct json *config)
+{
+    const struct json *v = json_get(config, "pad_token_id");
+    int64_t id = v && json_kind(v) == JSON_INT ? json_int(v, -1) : -1;
+    m->pad = id >= 0 && id < m->model.vocab ? id : -1;
 }
 
 static int read_token_ids(struct hf_model *m, const struct json *config, const char *what, struct err *e)
@@ -99,13 +106,14 @@ static int read_token_ids(struct hf_model *m, const struct json *config, const c
     const struct json *bos = json_get(config, "bos_token_id"), *eos = json_get(config, "eos_token_id");
     bool several = eos && json_kind(eos) == JSON_ARRAY;
     size_t n = several ? json_size(eos) : eos && json_kind(eos) != JSON_NULL;
-    int rc = hf_given(config, "bos_token_id") ? read_id(bos, &m->bos, what, "bos_token_id", e) : OK;
+    int rc = hf_given(config, "bos_token_id") ? hf_token_id(bos, &m->bos, what, "bos_token_id", e) : OK;
     if (rc == OK && n > HF_EOS)
         rc = err_set(e, ERR_REQUEST, "%s: eos_token_id: a list of %zu; tutti keeps %d", what, n, HF_EOS);
     for (size_t i = 0; rc == OK && i < n; i++) {
-        rc = read_id(several ? json_at(eos, i) : eos, &m->eos[m->n_eos], what, "eos_token_id", e);
+        rc = hf_token_id(several ? json_at(eos, i) : eos, &m->eos[m->n_eos], what, "eos_token_id", e);
         m->n_eos += rc == OK && m->eos[m->n_eos] >= 0;
     }
+    if (rc == OK) read_pad(m, config);
     if (rc == OK && m->family == HF_T5) rc = read_start(m, config, what, e);
     return rc;
 }
@@ -282,6 +290,31 @@ static int settle_bert(struct hf_model *m, const struct json *config, const stru
     return OK;
 }
 
+/* As a word that says no more than it must. */
+static void set_head_scale(struct model_config *c, bool scaled)
+{
+    c->head_scale = scaled == c->tie_embeddings ? HEAD_SCALE_TIED : scaled ? HEAD_SCALE_ALWAYS : HEAD_SCALE_NEVER;
+}
+
+void hf_untie(struct hf_model *m)
+{
+    bool scaled = model_scales_head(&m->model);
+    m->model.tie_embeddings = false;
+    if (model_pairs(&m->model)) set_head_scale(&m->model, scaled);
+}
+
+/* Whether logits are of the stream divided by the root of its width: from release 5 on a key of its own says so, and
+ * tie_word_embeddings beside it is true whatever the files hold; before, it was what tie_word_embeddings said. */
+static int read_head_scale(struct model_config *c, const struct json *config, const char *what, struct err *e)
+{
+    const char *key = "scale_decoder_outputs";
+    const struct json *v = json_get(config, key);
+    if (!hf_given(config, key)) return OK;
+    if (json_kind(v) != JSON_BOOL) return err_set(e, ERR_REQUEST, "%s: %s: wanted true or false", what, key);
+    set_head_scale(c, json_bool(v, false));
+    return OK;
+}
+
 /* Their layers are each stack's: the decoder's are as many as the encoder's where nothing is said. Any length of text
  * will do. */
 static int settle_t5(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
@@ -299,7 +332,7 @@ static int settle_t5(struct hf_model *m, const struct json *config, const struct
         return err_set(e, ERR_REQUEST, "%s: num_decoder_layers: with num_layers more than 10000 layers", what);
     c->kv_heads = c->heads;
     c->max_positions = MAMBA_POSITIONS;
-    return OK;
+    return read_head_scale(c, config, what, e);
 }
 
 /* Two limits of steps; no number that is finite: there is none. */

@@ -15,5 +15,7 @@ struct hf_row {
     const char *scores;
 };
 extern const struct hf_row hf_rows[HF_N];
+/* The number of a token; negative ones mean none (-1), as null does. */
+int hf_token_id(const struct json *v, int64_t *id, const char *what, const char *key, struct err *e);
 
 #endif

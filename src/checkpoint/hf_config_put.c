@@ -45,6 +45,11 @@ static void put_decoder_layers(struct json_out *o, const struct hf_put *p)
     json_put_int(o, p->key, c->layers - c->encoder_layers);
 }
 
+static void put_head_scale(struct json_out *o, const struct hf_put *p)
+{
+    json_put_bool(o, p->key, model_scales_head(p->of));
+}
+
 static void put_start(struct json_out *o, const struct hf_put *p)
 {
     json_put_int(o, p->key, ((const struct hf_model *)p->of)->start);
@@ -143,9 +148,8 @@ static void put_ids(struct json_out *o, const struct hf_model *m)
     }
 }
 
-/* The one label that makes a score of what would be classes. Their code reads it at the last token that is not the
- * padding's; where that has no id, it takes one text at a time. */
-static void put_label(struct json_out *o, const struct hf_model *m)
+/* The one label that makes a score of what would be classes. */
+static void put_label(struct json_out *o)
 {
     json_begin_object(o, "id2label");
     json_put_string(o, "0", "LABEL_0");
@@ -153,7 +157,16 @@ static void put_label(struct json_out *o, const struct hf_model *m)
     json_begin_object(o, "label2id");
     json_put_int(o, "LABEL_0", 0);
     json_end_object(o);
-    if (m->model.score_at == SCORE_AT_TEXT && m->n_eos) json_put_int(o, "pad_token_id", m->eos[0]);
+}
+
+/* Said in any case: absent it would be their class's default, which a smaller vocabulary does not have, and then their
+ * code makes no model. A reward model's score is read at the last token that is not the padding's; where that has no
+ * id, their code takes one text at a time. */
+static void put_pad(struct json_out *o, const struct hf_model *m)
+{
+    bool scores = m->model.scores, at_text = scores && m->model.score_at == SCORE_AT_TEXT && m->n_eos;
+    int64_t pad = at_text ? m->eos[0] : scores ? -1 : m->pad;
+    if (pad >= 0 && pad < m->model.vocab) json_put_int(o, "pad_token_id", pad);
     else json_put_null(o, "pad_token_id");
 }
 
@@ -177,6 +190,7 @@ void hf_config_put_as(struct json_out *o, const char *key, const struct hf_model
     hf_own_add(&puts, m);
     if (m->family == HF_T5) {
         hf_puts_add(&puts, (struct hf_put){41, "num_decoder_layers", put_decoder_layers, &theirs, NULL});
+        hf_puts_add(&puts, (struct hf_put){901, "scale_decoder_outputs", put_head_scale, &theirs, NULL});
         hf_puts_add(&puts, (struct hf_put){1000, "decoder_start_token_id", put_start, m, NULL});
         hf_puts_add(&puts, (struct hf_put){1001, "pad_token_id", put_start, m, NULL});
     }
@@ -196,7 +210,8 @@ void hf_config_put_as(struct json_out *o, const char *key, const struct hf_model
     json_put_string(o, "model_type", type);
     hf_puts_write(&puts, o);
     if (writes || m->family == HF_T5) put_ids(o, m);
-    if (m->model.scores) put_label(o, m);
+    if (writes) put_pad(o, m);
+    if (m->model.scores) put_label(o);
     json_put_string(o, "torch_dtype", torch_dtype(dtype));
     if (writes) json_put_bool(o, "use_cache", true);
     json_end_object(o);

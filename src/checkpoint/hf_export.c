@@ -159,6 +159,7 @@ static int write_configs(const char *dir, const struct hf_export *x, struct err 
     }
     if (pairs) json_put_int(&o, "decoder_start_token_id", x->model->start);
     if (pairs) json_put_int(&o, "pad_token_id", x->model->start);
+    else if (x->model->pad >= 0) json_put_int(&o, "pad_token_id", x->model->pad);
     json_end_object(&o);
     str_putc(&text, '\n');
     if (rc == OK) rc = write_text(dir, "generation_config.json", &text, e);

@@ -63,7 +63,7 @@ static const struct key keys[] = {
     {"decoder_start_token_id", T, READ, NULL, 0},
     {"n_positions", T, HARMLESS, NULL, 0}, /* nothing reads it */
     {"output_past", T, HARMLESS, NULL, 0},
-    {"scale_decoder_outputs", T, HARMLESS, NULL, 0}, /* newer files: what tie_word_embeddings says */
+    {"scale_decoder_outputs", T, READ, NULL, 0}, /* newer files, whose tie_word_embeddings says nothing */
 
     {"encoder_stride", V, HARMLESS, NULL, 0},     /* of a head that draws pictures */
     {"pooler_output_size", V, HARMLESS, NULL, 0}, /* of a head that classifiers leave out */
@@ -236,7 +236,7 @@ static bool is_ignored(const struct hf_ignore *ignore, const char *name)
     return false;
 }
 
-static void print_value(struct str *s, const struct json *v)
+void hf_print_value(struct str *s, const struct json *v)
 {
     switch (json_kind(v)) {
     case JSON_NULL: str_puts(s, "null"); break;
@@ -278,7 +278,7 @@ static const char *wanted(const struct key *k)
 static int refuse(const struct key *k, const char *name, const struct json *v, const char *what, struct err *e)
 {
     struct str value = {0};
-    print_value(&value, v);
+    hf_print_value(&value, v);
     int rc;
     if (k)
         rc = err_set(e, ERR_REQUEST,

@@ -19,6 +19,8 @@ int hf_keys_check_in(unsigned in, const struct json *config, const struct hf_ign
  * Members are named "rope_scaling.factor" in `ignore` and in errors. */
 int hf_keys_check_rope(enum hf_family family, const struct json *rope, const char *key, unsigned in,
                        const struct hf_ignore *ignore, const char *what, struct err *e);
+/* A value as errors show it, cut short. */
+void hf_print_value(struct str *s, const struct json *v);
 /* Keys with one value only that their libraries want to see. */
 void hf_keys_add(struct hf_puts *s, unsigned in);
 

@@ -11,9 +11,12 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/hf.h"
+#include "checkpoint/hf_copies.h"
+#include "checkpoint/hf_generation.h"
 #include "checkpoint/mxfp4.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/stored.h"
@@ -102,7 +105,11 @@ static void match_params(struct hf *h, bool *used, struct str *s, int64_t *n_bad
         h->entries[i] = t;
         bool again = i > 0 && t && t == h->entries[i - 1]; /* the next part of a fused tensor */
         if (!t) {
-            list(s, n_bad, p->theirs, "is missing");
+            snprintf(x, sizeof x, "%s%s", p->prefixed ? hf_prefix(h->model.family) : "", p->theirs);
+            const char *file = safetensors_promised(h->files, x);
+            snprintf(text, sizeof text, "is missing%s%.100s", file ? ", though the index names it in " : "",
+                     file ? file : "");
+            list(s, n_bad, p->theirs, text);
             continue;
         }
         used[t - safetensors_at(h->files, 0)] = true;
@@ -155,14 +162,48 @@ static void settle_modules(struct hf *h)
     if (!any) m->mtp.depth = 0;
 }
 
+/* The parameter of that name in a model that shares no table. */
+static struct hf_param param_named(const struct hf_model *m, const char *name)
+{
+    struct hf_model whole = *m;
+    struct hf_param p = {.name = ""};
+    whole.model.tie_embeddings = false;
+    for (int64_t i = 0, n = hf_n_params(&whole); i < n && strcmp(p.name, name) != 0; i++) p = hf_param_at(&whole, i);
+    CHECK(!strcmp(p.name, name), "the model has no %s", name);
+    return p;
+}
+
+/* Files that say that the output matrix is the embedding, and hold one beside it that is not: it counts, as in releases
+ * of their library from 5 on. Those write it of every T5, whatever its matrix. */
+static int settle_head(struct hf *h, struct err *e)
+{
+    struct hf_param head, table;
+    bool same = false;
+    if (!h->model.model.tie_embeddings) return OK;
+    head = param_named(&h->model, "head.weight");
+    table = param_named(&h->model, "embed.token");
+    const struct safetensors_entry *a = find_entry(h, &head), *b = find_entry(h, &table);
+    int rc = a && b ? hf_same_values(h->files, a, b, &same, e) : OK;
+    if (rc || !a || !b || same) return rc;
+    if (!model_pairs(&h->model.model))
+        log_warn("%s: config.json says that %s is the embedding, and the files hold another one: that counts here, as "
+                 "in transformers 5; transformers 4 passes it over",
+                 h->dir, a->name);
+    hf_untie(&h->model);
+    return OK;
+}
+
 int hf_open(struct hf **out, const char *dir, const struct hf_ignore *ignore, struct err *e)
 {
     struct hf *h = xcalloc(1, sizeof *h);
     h->dir = xstrdup(dir);
     *out = NULL;
     int rc = hf_config_read(&h->model, dir, ignore, e);
+    if (rc == OK) rc = hf_generation_ends(&h->model, dir, e);
     if (rc == OK) rc = safetensors_open(&h->files, dir, e);
     if (rc == OK && safetensors_count(h->files) == 0) rc = err_set(e, ERR_REQUEST, "%s: holds no tensors", dir);
+    if (rc == OK) rc = settle_head(h, e);
+    if (rc == OK) rc = hf_copies_check(&h->model, h->files, h->dir, e);
     if (rc == OK) {
         settle_modules(h);
         h->n = hf_n_params(&h->model);

@@ -37,6 +37,7 @@ struct safetensors {
     int open;                          /* the file with a descriptor; -1: none */
     struct safetensors_entry *entries; /* sorted by name */
     int64_t n, room;
+    struct json *index; /* of a set that has one, else NULL */
 };
 
 /* The format's types. tutti's own are found in the table of dtype.h; of the rest only the size matters. */
@@ -241,14 +242,14 @@ static char *sibling(const char *path, const char *name)
 /* A file name of an index stays in the index's directory. */
 static bool plain_name(const char *name) { return name && *name && *name != '.' && !strchr(name, '/'); }
 
-/* Every tensor that the index names must be in the file that it names. */
+/* A tensor is in the file that the index names. One that is in none is missed by whoever wants it: an index may name an
+ * output matrix that its files leave out, since it is the embedding. */
 static int check_index(const struct safetensors *s, const struct json *map, const char *path, struct err *e)
 {
     for (void *it = json_iter(map); it; it = json_iter_next(map, it)) {
         const char *name = json_iter_key(it), *file = json_string(json_iter_value(it), NULL, "");
         const struct safetensors_entry *t = safetensors_find(s, name);
-        if (!t) return err_set(e, ERR_CORRUPT, "%s: tensor %.200s is not in %s", path, name, file);
-        if (!str_ends(s->files[t->file].path, file))
+        if (t && !str_ends(s->files[t->file].path, file))
             return err_set(e, ERR_CORRUPT, "%s: tensor %.200s is in %s, not in %s", path, name, s->files[t->file].path,
                            file);
     }
@@ -277,16 +278,35 @@ static int open_index(struct safetensors *s, const char *path, struct err *e)
     }
     if (rc == OK) rc = finish(s, e);
     if (rc == OK) rc = check_index(s, map, path, e);
-    json_free(index);
+    s->index = index;
     return rc;
+}
+
+const char *safetensors_promised(const struct safetensors *s, const char *name)
+{
+    const struct json *map = s->index ? json_get(s->index, "weight_map") : NULL;
+    return map && !safetensors_find(s, name) ? json_string(json_get(map, name), NULL, NULL) : NULL;
+}
+
+static bool has_file(const struct safetensors *s, const char *path)
+{
+    for (int i = 0; i < s->n_files; i++)
+        if (!strcmp(s->files[i].path, path)) return true;
+    return false;
 }
 
 static int open_dir(struct safetensors *s, const char *dir, struct err *e)
 {
     char *index = fs_join(dir, "model.safetensors.index.json"), *single = fs_join(dir, "model.safetensors");
     int rc;
-    if (fs_exists(index)) rc = open_index(s, index, e);
-    else if (fs_exists(single)) rc = open_one(s, single, e);
+    if (fs_exists(index)) {
+        rc = open_index(s, index, e);
+        if (rc == OK && fs_exists(single) && !has_file(s, single)) /* their library would read the single file */
+            rc = err_set(e, ERR_REQUEST,
+                         "%s: holds two sets of weights: model.safetensors, and the files of "
+                         "model.safetensors.index.json; which of them is the model is not said: remove one",
+                         dir);
+    } else if (fs_exists(single)) rc = open_one(s, single, e);
     else rc = hf_advise_weights(dir, e) ? ERR_REQUEST : err_set(e, ERR_REQUEST, "%s: cannot be listed", dir);
     xfree(index);
     xfree(single);
@@ -331,6 +351,7 @@ void safetensors_close(struct safetensors *s)
         fs_file_close(&s->files[i].disk);
         xfree(s->files[i].path);
     }
+    json_free(s->index);
     xfree(s->files);
     xfree(s->entries);
     xfree(s);

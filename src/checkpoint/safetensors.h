@@ -54,6 +54,8 @@ void safetensors_close(struct safetensors *s);
 int64_t safetensors_count(const struct safetensors *s);
 const struct safetensors_entry *safetensors_at(const struct safetensors *s, int64_t i);          /* sorted by name */
 const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name); /* or NULL */
+/* The file that the set's index names for a tensor that is in none of its files; NULL: it names none. */
+const char *safetensors_promised(const struct safetensors *s, const char *name);
 int safetensors_n_files(const struct safetensors *s);
 const char *safetensors_file(const struct safetensors *s, int file); /* its path */
 /* XXH64 of length word and header of a file, which is what lies before the data; *bytes: their number. */

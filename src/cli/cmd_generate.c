@@ -356,6 +356,7 @@ static int generate_one(const struct request *q, struct model_at_work *m, struct
 static int write_text(void *ctx, struct model_at_work *m, struct err *e)
 {
     const struct request *q = ctx;
+    model_job_say_wishes(m);
     return q->prompts ? generate_many(q, m, e) : q->beams ? generate_beams(q, m, e) : generate_one(q, m, e);
 }
 

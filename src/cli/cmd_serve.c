@@ -110,6 +110,7 @@ static int answer(void *ctx, struct model_at_work *m, struct err *e)
     struct chat *chat = NULL;
     struct service *service = NULL;
     struct str name = {0};
+    model_job_say_wishes(m);
     int rc = open_chat(q, m->tokenizer, &chat, e);
     struct service_config c = {.decoding = m->decoding,
                                .tokenizer = m->tokenizer,

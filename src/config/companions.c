@@ -66,6 +66,7 @@ void companions_ends(const struct config *c, struct hf_model *h)
 {
     bool shared = false;
     if (c && model_pairs(&h->model)) h->start = c->data.spans.start;
+    if (c && c->from.dir) h->pad = c->from.pad;
     for (int i = 0; c && c->from.dir && i < c->from.n_eos; i++) shared |= h->n_eos && c->from.eos[i] == h->eos[0];
     if (!shared) return;
     h->n_eos = c->from.n_eos;

@@ -65,6 +65,7 @@ struct config {
         int64_t bos, eos[HF_EOS]; /* not keys: token ids that it names; bos -1: none */
         int n_eos;
         int64_t start; /* of encoder and decoder: what the decoder reads first */
+        int64_t pad;   /* what fills up short texts; -1: none */
     } from;
     struct {
         const char *tokenizer;

@@ -86,6 +86,7 @@ static void take_ends(struct config *c, const struct hf_model *h)
     c->from.bos = h->bos;
     c->from.n_eos = h->n_eos;
     c->from.start = h->start;
+    c->from.pad = h->pad;
     for (int i = 0; i < h->n_eos; i++) c->from.eos[i] = h->eos[i];
 }
 

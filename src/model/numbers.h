@@ -81,6 +81,7 @@ enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
 enum norm_place { NORM_BEFORE, NORM_AFTER, NORM_BOTH };
 enum score_at { SCORE_AT_END, SCORE_AT_TEXT }; /* words of score_at */
 enum feed_forward_kind { FEED_FORWARD_RELU, FEED_FORWARD_GATED };
+enum head_scale { HEAD_SCALE_TIED, HEAD_SCALE_ALWAYS, HEAD_SCALE_NEVER }; /* words of head_scale */
 enum gate_kind { GATE_SILU, GATE_GELU_TANH, GATE_SWISH };
 
 enum moe_aux_scope {
@@ -132,6 +133,12 @@ static inline bool model_sees(const struct model_config *c) { return c->family =
 static inline bool model_looks(const struct model_config *c) { return c->family == MODEL_LLAVA; }
 /* Whether there are an encoder and a decoder (nn/t5.c): a sample is what the one reads, then what the other does. */
 static inline bool model_pairs(const struct model_config *c) { return c->family == MODEL_T5; }
+/* Whether what goes into its output matrix is divided by the root of hidden. */
+static inline bool model_scales_head(const struct model_config *c)
+{
+    return model_pairs(c) &&
+           (c->head_scale == HEAD_SCALE_TIED ? c->tie_embeddings : c->head_scale == HEAD_SCALE_ALWAYS);
+}
 /* Whether a place sees those after it, too: such a model predicts no next token of a text that it is given, and writes
  * nothing here. */
 static inline bool model_both_ways(const struct model_config *c)

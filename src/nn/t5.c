@@ -6,7 +6,8 @@
  *
  *   encoder   h = h + attention(norm h), both ways         h = h + mlp(norm h)         at the end m = norm h
  *   decoder   h = h + attention(norm h), causal            h = h + attention(norm h, keys and values of m)
- *             h = h + mlp(norm h)                          at the end logits = E norm h, tied: times 1 / sqrt(hidden)
+ *             h = h + mlp(norm h)                          at the end logits = E norm h, E tied: times 1 / sqrt(hidden)
+ *             (or always, or never: model.head_scale)
  *
  * What stands for positions is a bias on scores by distance, of one table in the encoder and one in the decoder, which
  * all of its layers share; between the two there is none. The tables become a number per head and distance once
@@ -331,7 +332,7 @@ static tid last_norm(struct layer_ctx *x, tid h_TD)
     tid w_D = layer_param(x, 1, "norm.weight");
     h_TD = dropped(x, op_norm(x->t, h_TD, w_D, norm_of(x->c), "norm"), "decoder", 0);
     float root = 1 / sqrtf((float)x->c->hidden);
-    return x->c->tie_embeddings ? op_act_limited(x->t, h_TD, ACT_TIMES, root, "norm.times") : h_TD;
+    return model_scales_head(x->c) ? op_act_limited(x->t, h_TD, ACT_TIMES, root, "norm.times") : h_TD;
 }
 
 const struct family family_t5 = {"t5", false, declare, embed, block, last_norm, NULL};

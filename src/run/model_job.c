@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "checkpoint/hf_generation.h"
 #include "config/start_weights.h"
 #include "run/decoding_ranks.h"
 
@@ -62,6 +63,25 @@ static void say_weights(const struct started *s, const struct model_at_work *m)
     log_info("weights: %s of matrices in %s and %s in %s%s", str_bytes(a, (double)coded), packing_row(o->weights)->name,
              str_bytes(b, (double)whole), dtype_name(decoding_store(m->decoding)->dtype),
              s->n > 1 ? ", of the first rank" : "");
+}
+
+void model_job_say_wishes(const struct model_at_work *m)
+{
+    static const char name[] = "generation_config.json";
+    struct str wishes = {0};
+    struct err e = {0};
+    char *text = NULL;
+    size_t n;
+    int rc = m->replica ? OK : weights_file(m->weights, name, &text, &n, &e);
+    if (!rc && text) rc = hf_generation_unfollowed(text, n, name, &wishes, &e);
+    if (rc)
+        log_warn("%s: %s could not be read, so what it wishes is not known: %s", weights_path(m->weights), name,
+                 e.text);
+    if (wishes.n)
+        log_info("%s: %s says %s: not followed here; how tokens are drawn is what the command or the request says",
+                 weights_path(m->weights), name, wishes.p);
+    xfree(text);
+    str_free(&wishes);
 }
 
 static int run_rank(struct comm *world, void *arg, struct err *e)

@@ -35,5 +35,7 @@ struct model_job {
 };
 /* *speaks: what went wrong is to be said by this process, and has not been. */
 int model_job_run(const struct model_job *j, bool *speaks, struct err *e);
+/* For who writes texts: what the model's generation_config.json wishes and is not followed, said once. */
+void model_job_say_wishes(const struct model_at_work *m);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/hf.h"
+#include "checkpoint/hf_generation.h"
 #include "checkpoint/hf_numbers.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights.h"
@@ -412,6 +413,236 @@ static void leftovers_are_refused(void **state)
     scratch_free(dir);
 }
 
+/* ---- tensors that should be another one once more ---- */
+/* Element i of a tensor; ctx names those that have other values than the first of the file, "lm_head.weight". */
+struct copies {
+    const struct safetensors_spec *specs;
+    const char *others;
+};
+static int copy_source(void *ctx, int64_t i, int64_t row, int64_t n, void *dst, struct err *e)
+{
+    const struct copies *x = ctx;
+    const struct safetensors_spec *t = &x->specs[i];
+    int64_t each = shape_numel(&t->shape) / t->shape.n[0];
+    (void)e;
+    for (int64_t k = 0; k < n * each; k++) {
+        float v = (float)(row * each + k + 1);
+        if (x->others && strstr(x->others, t->name) && row * each + k == 17) v = -v;
+        if (t->dtype == DT_F32) ((float *)dst)[k] = v;
+        else ((bf16 *)dst)[k] = bf16_from_f32(v);
+    }
+    return OK;
+}
+
+/* A model of that config in dir, with more tensors beside its own; head and table are of other values than the rest. */
+static void put_model(const char *dir, const char *config, const struct safetensors_spec *more, int n_more,
+                      const char *others)
+{
+    struct err e;
+    struct hf_model m;
+    struct safetensors_spec specs[64];
+    char names[64][128];
+    put(dir, "config.json", config);
+    assert_ok(hf_config_read(&m, dir, NULL, &e));
+    int64_t n = 0;
+    for (int64_t i = 0; i < hf_n_params(&m) && n + n_more < 64; i++) {
+        struct hf_param p = hf_param_at(&m, i);
+        snprintf(names[n], sizeof names[n], "%s%s", p.prefixed ? hf_prefix(m.family) : "", p.theirs);
+        if (n && !strcmp(names[n], names[n - 1])) continue; /* parts of one tensor are neighbours */
+        specs[n] = (struct safetensors_spec){names[n], DT_F32, p.file_shape};
+        n++;
+    }
+    for (int i = 0; i < n_more; i++) specs[n + i] = more[i];
+    struct copies x = {specs, others};
+    assert_ok(safetensors_write_set(dir, "model", specs, n + n_more, 1 << 20, copy_source, &x, &e));
+}
+
+#define T5                                                                                                             \
+    "{\"model_type\":\"t5\",\"vocab_size\":8,\"d_model\":8,\"num_layers\":1,\"num_heads\":2,\"d_kv\":4,\"d_ff\":8"
+static const struct safetensors_spec head = {"lm_head.weight", DT_F32, {2, {8, 8}}},
+                                     half_head = {"lm_head.weight", DT_BF16, {2, {8, 8}}};
+
+/* The output matrix is what the files hold, and whether what goes into it is divided is said by a key of its own, or
+ * where that is absent by tie_word_embeddings: all that transformers 4 and 5 write. */
+static void the_output_matrix_is_that_of_the_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *says, *others;
+        const struct safetensors_spec *head;
+        bool tied, scaled;
+    } rows[] = {
+        {T5 "}", NULL, NULL, true, true},
+        {T5 "}", NULL, &head, true, true},
+        {T5 "}", NULL, &half_head, true, true},
+        {T5 "}", "lm_head.weight", &head, false, true},
+        {T5 ",\"tie_word_embeddings\":null}", NULL, NULL, true, true},
+        {T5 ",\"tie_word_embeddings\":true,\"scale_decoder_outputs\":true}", NULL, NULL, true, true},
+        {T5 ",\"tie_word_embeddings\":true,\"scale_decoder_outputs\":false}", NULL, NULL, true, false},
+        {T5 ",\"tie_word_embeddings\":true,\"scale_decoder_outputs\":false}", "lm_head.weight", &head, false, false},
+        {T5 ",\"tie_word_embeddings\":true,\"scale_decoder_outputs\":true}", "lm_head.weight", &head, false, true},
+        {T5 ",\"tie_word_embeddings\":false}", NULL, NULL, false, false}, /* its own, since the config makes it one */
+        {LLAMA ",\"tie_word_embeddings\":true}", NULL, &head, true, false},
+        {LLAMA ",\"tie_word_embeddings\":true}", "lm_head.weight", &head, false, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err e = {0};
+        struct hf *h, *again;
+        char *dir = scratch_new(), *out = fs_join(dir, "out");
+        put_model(dir, rows[i].says, rows[i].head, rows[i].head != NULL, rows[i].others);
+        if (hf_open(&h, dir, NULL, &e)) fail_msg("row %zu: %s", i, e.text);
+        const struct hf_model *m = hf_model_get(h);
+        if (m->model.tie_embeddings != rows[i].tied || model_scales_head(&m->model) != rows[i].scaled)
+            fail_msg("row %zu: tied %d, scaled %d", i, m->model.tie_embeddings, model_scales_head(&m->model));
+        assert_true((hf_find(h, "head.weight") < 0) == rows[i].tied);
+        struct hf_export x = {.model = m, .dtype = DT_F32, .get = get_from_hf, .ctx = h};
+        assert_ok(hf_export(out, &x, &e)); /* and so it is written again */
+        assert_ok(hf_open(&again, out, NULL, &e));
+        assert_true(same_model(m, hf_model_get(again)));
+        hf_close(again);
+        hf_close(h);
+        xfree(out);
+        scratch_free(dir);
+    }
+}
+
+/* Of two that their releases choose from, none is chosen in silence. */
+static void copies_are_compared(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct hf *h;
+    static const struct safetensors_spec tables[] = {{"encoder.embed_tokens.weight", DT_F32, {2, {8, 8}}},
+                                                     {"decoder.embed_tokens.weight", DT_BF16, {2, {8, 8}}}},
+                                         short_one = {"encoder.embed_tokens.weight", DT_F32, {2, {7, 8}}};
+    char *dir = scratch_new();
+    put_model(dir, T5 "}", tables, 2, NULL);
+    assert_ok(hf_open(&h, dir, NULL, &e));
+    hf_close(h);
+    for (int i = 0; i < 2; i++) {
+        put_model(dir, T5 "}", tables, 2, tables[i].name);
+        assert_err(ERR_REQUEST, tables[i].name, hf_open(&h, dir, NULL, &e));
+        assert_non_null(strstr(e.text, "is not shared.weight once more"));
+    }
+    put_model(dir, T5 "}", &short_one, 1, NULL);
+    assert_err(ERR_REQUEST, "encoder.embed_tokens.weight is not shared.weight", hf_open(&h, dir, NULL, &e));
+    scratch_free(dir);
+}
+
+/* Ends of texts that generation_config.json names count too; how it draws tokens is only said. */
+static void generation_is_read_and_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *generation, *says; /* says: of a refusal */
+        int n;
+        int64_t eos[4];
+    } rows[] = {
+        {LLAMA ",\"eos_token_id\":2}", "{\"eos_token_id\":[2,5,7]}", NULL, 3, {2, 5, 7}},
+        {LLAMA ",\"eos_token_id\":[3,2]}", "{\"eos_token_id\":5}", NULL, 3, {3, 2, 5}},
+        {LLAMA "}", "{\"eos_token_id\":[6,-1]}", NULL, 1, {6}},
+        {LLAMA ",\"eos_token_id\":2}", "{\"eos_token_id\":null}", NULL, 1, {2}},
+        {LLAMA ",\"eos_token_id\":2}", NULL, NULL, 1, {2}},
+        {LLAMA ",\"eos_token_id\":2}",
+         "{\"eos_token_id\":\"</s>\"}",
+         "eos_token_id: wanted the number of a token",
+         0,
+         {0}},
+        {LLAMA ",\"eos_token_id\":[0,1,2,3,4]}", "{\"eos_token_id\":[5,6,7,1000,1001]}", "more than 8", 0, {0}},
+        {LLAMA "}", "{\"eos_token_id\":[6", "generation_config.json", 0, {0}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err e = {0};
+        struct hf *h;
+        char *dir = scratch_new();
+        put_model(dir, rows[i].config, NULL, 0, NULL);
+        if (rows[i].generation) put(dir, "generation_config.json", rows[i].generation);
+        int rc = hf_open(&h, dir, NULL, &e);
+        if (rows[i].says ? !rc || !strstr(e.text, rows[i].says) : rc) fail_msg("row %zu: %d %s", i, rc, e.text);
+        if (!rc) {
+            const struct hf_model *m = hf_model_get(h);
+            assert_int_equal(m->n_eos, rows[i].n);
+            assert_memory_equal(m->eos, rows[i].eos, (size_t)m->n_eos * sizeof *m->eos);
+            hf_close(h);
+        }
+        scratch_free(dir);
+    }
+    static const struct {
+        const char *text, *said;
+    } wishes[] = {
+        {"{\"bos_token_id\":1,\"eos_token_id\":2,\"max_new_tokens\":2048,\"transformers_version\":\"5.0\"}", ""},
+        {"{\"do_sample\":true,\"temperature\":0.6,\"top_p\":0.9,\"top_k\":0}",
+         "do_sample true, temperature 0.6, top_p 0.9"},
+        {"{\"temperature\":0.6,\"top_p\":0.9,\"repetition_penalty\":1.05}", "repetition_penalty 1.05"},
+        {"{\"num_beams\":1,\"length_penalty\":1.0,\"suppress_tokens\":[],\"forced_eos_token_id\":null}", ""},
+        {"{\"num_beams\":4,\"suppress_tokens\":[1,2],\"a_new_one\":3}",
+         "num_beams 4, suppress_tokens a list of 2, a_new_one 3 (a key that tutti does not know)"},
+    };
+    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+        struct err e = {0};
+        struct str s = {0};
+        assert_ok(hf_generation_unfollowed(wishes[i].text, strlen(wishes[i].text), "g", &s, &e));
+        assert_string_equal(str_text(&s), wishes[i].said);
+        str_free(&s);
+    }
+}
+
+/* Their classes have a default beyond small vocabularies and then make no model: a file says which, or null. */
+static void padding_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *says;
+    } rows[] = {
+        {LLAMA "}", "\"pad_token_id\": null"},
+        {LLAMA ",\"pad_token_id\":3}", "\"pad_token_id\": 3"},
+        {LLAMA ",\"pad_token_id\":null}", "\"pad_token_id\": null"},
+        {LLAMA ",\"pad_token_id\":8}", "\"pad_token_id\": null"}, /* of 8 tokens */
+        {LLAMA ",\"pad_token_id\":-1}", "\"pad_token_id\": null"},
+        {PHI3 "}", "\"pad_token_id\": null"},
+        {PHI3 ",\"pad_token_id\":7}", "\"pad_token_id\": 7"},
+        {GPT2 ",\"pad_token_id\":1}", "\"pad_token_id\": 1"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err e = {0};
+        struct hf *h;
+        char *dir = scratch_new(), *out = fs_join(dir, "out"), *config = fs_join(out, "config.json"), *text;
+        size_t n;
+        put_model(dir, rows[i].config, NULL, 0, NULL);
+        assert_ok(hf_open(&h, dir, NULL, &e));
+        struct hf_export x = {.model = hf_model_get(h), .dtype = DT_F32, .get = get_from_hf, .ctx = h};
+        assert_ok(hf_export(out, &x, &e));
+        assert_ok(fs_read_all(config, 1 << 20, &text, &n, &e));
+        if (!strstr(text, rows[i].says)) fail_msg("row %zu: no %s in %s", i, rows[i].says, text);
+        xfree(text);
+        hf_close(h);
+        xfree(config);
+        xfree(out);
+        scratch_free(dir);
+    }
+}
+
+/* An index may name an output matrix that its files leave out, where it is the embedding. */
+static void an_index_may_name_a_shared_head(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct hf *h;
+    char *dir = scratch_new(), *from = fs_join(dir, "model.safetensors"), *to = fs_join(dir, "a.safetensors");
+    put_model(dir, LLAMA ",\"tie_word_embeddings\":true}", NULL, 0, NULL);
+    assert_ok(fs_rename(from, to, &e));
+    put(dir, "model.safetensors.index.json",
+        "{\"weight_map\":{\"lm_head.weight\":\"a.safetensors\",\"model.norm.weight\":\"a.safetensors\"}}");
+    assert_ok(hf_open(&h, dir, NULL, &e));
+    hf_close(h);
+    put(dir, "config.json", LLAMA ",\"tie_word_embeddings\":false}");
+    assert_err(ERR_REQUEST, "lm_head.weight is missing, though the index names it in a.safetensors",
+               hf_open(&h, dir, NULL, &e));
+    xfree(from);
+    xfree(to);
+    scratch_free(dir);
+}
+
 /* One view over both forms. */
 static void weights_of_both_kinds(void **state)
 {
@@ -502,6 +733,11 @@ int main(void)
         cmocka_unit_test(what_is_not_computed_is_refused),
         cmocka_unit_test(disagreement_is_refused),
         cmocka_unit_test(leftovers_are_refused),
+        cmocka_unit_test(the_output_matrix_is_that_of_the_files),
+        cmocka_unit_test(copies_are_compared),
+        cmocka_unit_test(generation_is_read_and_said),
+        cmocka_unit_test(padding_is_said),
+        cmocka_unit_test(an_index_may_name_a_shared_head),
         cmocka_unit_test(weights_of_both_kinds),
         cmocka_unit_test(adapters_of_another_kind),
     };

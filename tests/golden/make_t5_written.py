@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/golden/t5_written.json: what the T5s of make_t5.py (tests/golden/t5, t5_v11) write by the transformers library, in
 float64: to prompts of several lengths the likeliest tokens one by one, with their log-probabilities, by its own generate() (without its
-cache, whose layers are as many as the encoder's), and again by the decoder over every beginning of the text.
+cache, whose layers are as many as the encoder's), and again by the decoder over every beginning of the text. The same of both with the
+other answer to whether what goes into the output matrix is divided; and the config.json that transformers 5 writes of each of the four,
+which says that the matrix is shared of all of them.
 
     python3 make_t5_written.py [--out DIR]
 
@@ -30,9 +32,11 @@ def read_safetensors(path):
     return out
 
 
-def open_model(path):
+def open_model(path, scaled):
     with open(os.path.join(path, "config.json")) as f:
         config = json.load(f)
+    if scaled is not None:
+        config["scale_decoder_outputs"] = scaled
     weights = read_safetensors(os.path.join(path, "model.safetensors"))
     model = transformers.T5ForConditionalGeneration(transformers.T5Config(**config)).double().eval()
     if "lm_head.weight" in weights:  # newer releases share it whatever the file says, and go by the scale
@@ -60,9 +64,10 @@ def main():
     args.add_argument("--out", default=os.path.dirname(os.path.abspath(__file__)))
     out = args.parse_args().out
     torch.set_num_threads(1)
-    results = {}
-    for name in ("t5", "t5_v11"):
-        model, texts = open_model(os.path.join(out, name)), []
+    results = {"configs": {}}
+    for name, folder, scaled in (("t5", "t5", None), ("t5_v11", "t5_v11", None), ("t5_unscaled", "t5", False),
+                                 ("t5_v11_scaled", "t5_v11", True)):
+        model, texts = open_model(os.path.join(out, folder), scaled), []
         torch.manual_seed(11)
         with torch.no_grad():
             for n in LENGTHS:
@@ -80,6 +85,8 @@ def main():
                 assert own == said, (own, said)
                 texts.append({"prompt": ids[0].tolist(), "said": said, "logprobs": logprobs})
         results[name] = texts
+        written = json.loads(model.config.to_json_string(use_diff=False))
+        results["configs"][name] = json.dumps({k: v for k, v in written.items() if k != "transformers_version"})
         print(name, [len(set(t["said"])) for t in texts])
     with open(os.path.join(out, "t5_written.json"), "w") as f:
         json.dump(results, f)
