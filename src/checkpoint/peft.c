@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/peft_keys.h"
 #include "checkpoint/safetensors.h"
 
 enum { CONFIG_LIMIT = 16 << 20, NAME = 192 };
@@ -59,53 +60,6 @@ void peft_close(struct peft *p)
 }
 
 /* ---- adapter_config.json ---- */
-/* Nothing is asked for by it. */
-static bool idle(const struct json *v)
-{
-    switch (v ? json_kind(v) : JSON_NULL) {
-    case JSON_NULL: return true;
-    case JSON_BOOL: return !json_bool(v, true);
-    case JSON_ARRAY:
-    case JSON_OBJECT: return json_size(v) == 0;
-    case JSON_STRING: return !strcmp(json_string(v, NULL, ""), "none");
-    default: return false;
-    }
-}
-
-/* Keys that say nothing of what is computed, or that the tensors say themselves. */
-static bool passed_over(const char *key)
-{
-    static const char *const keys[] = {"peft_type",
-                                       "r",
-                                       "lora_alpha",
-                                       "use_rslora",
-                                       "use_dora",
-                                       "target_modules",
-                                       "task_type",
-                                       "base_model_name_or_path",
-                                       "revision",
-                                       "inference_mode",
-                                       "init_lora_weights",
-                                       "lora_dropout",
-                                       "fan_in_fan_out",
-                                       "auto_mapping",
-                                       "exclude_modules",
-                                       "layers_pattern",
-                                       "layers_to_transform",
-                                       "peft_version",
-                                       "runtime_config",
-                                       "loftq_config",
-                                       "qalora_group_size",
-                                       "eva_config",
-                                       "corda_config",
-                                       "megatron_core",
-                                       "ensure_weight_tying",
-                                       NULL};
-    for (int i = 0; keys[i]; i++)
-        if (!strcmp(keys[i], key)) return true;
-    return false;
-}
-
 static int read_config(struct peft *p, const struct json *c, const char *path, struct err *e)
 {
     const char *kind;
@@ -114,10 +68,8 @@ static int read_config(struct peft *p, const struct json *c, const char *path, s
         return err_set(e, ERR_REQUEST, "%s: peft_type: %.40s; tutti reads LORA", path, kind);
     if (!rc) rc = json_need_int(c, "r", 1, 1 << 20, &p->rank, path, e);
     if (rc) return rc;
-    for (void *it = json_iter(c); it; it = json_iter_next(c, it))
-        if (!passed_over(json_iter_key(it)) && !idle(json_iter_value(it)))
-            return err_set(e, ERR_REQUEST, "%s: %.60s: tutti computes adapters without it; leave it out", path,
-                           json_iter_key(it));
+    rc = peft_keys_check(c, path, e);
+    if (rc) return rc;
     if (json_real(json_get(c, "lora_dropout"), 0) != 0)
         log_warn("%s: lora_dropout: nothing is dropped in front of adapters here; training goes on without it", path);
     p->alpha = json_real(json_get(c, "lora_alpha"), NAN);
@@ -202,7 +154,93 @@ static int read_pair(struct peft *p, struct safetensors *s, const struct hf_mode
     return rc || !p->lengths ? rc : read_one(s, t[PART_LENGTHS], q->shape.n[0], 0, &x->lengths, e);
 }
 
-static int read_tensors(struct peft *p, struct safetensors *s, const struct hf_model *m, struct err *e)
+/* ---- the base's own ---- */
+/* peft saves the matrix beneath an adapter of the output matrix beside it (lm_head.base_layer.weight), and tables of
+ * tokens where these grew. Whether it is the base's or was trained is not said, so they are compared. */
+static bool is_of_base(const struct hf_model *m, const struct hf_param *q, const char *name)
+{
+    static const char before[] = "base_model.model.", layer[] = ".base_layer.";
+    char own[NAME];
+    if (!str_starts(name, before)) return false;
+    snprintf(own, sizeof own, "%s", name + strlen(before));
+    char *inner = strstr(own, layer);
+    if (inner) memmove(inner, inner + strlen(layer) - 1, strlen(inner + strlen(layer) - 1) + 1);
+    const char *prefix = q->prefixed ? hf_prefix(m->family) : "";
+    return str_starts(own, prefix) && !strcmp(own + strlen(prefix), q->theirs) && !is_part(q) && !q->transposed &&
+           q->step == 1 && !q->first;
+}
+
+/* Rows of ours, as the file's type has them, against the file's. */
+static int compare_rows(struct weights *w, int64_t i, struct safetensors *s, const struct safetensors_entry *t,
+                        int64_t row, int64_t n, bool *same, struct err *e)
+{
+    struct shape shape = t->shape;
+    struct region box = region_whole(&shape);
+    box.lo[0] = row;
+    box.hi[0] = row + n;
+    size_t bytes = to_size(region_volume(&box)) * dtype_bytes((enum dtype)t->dtype), each = bytes / to_size(n);
+    void *ours = xmalloc(bytes + 1), *theirs = xmalloc(bytes + 1);
+    int rc = weights_read(w, i, &box, (enum dtype)t->dtype, ours, e);
+    if (!rc) rc = safetensors_read(s, t, row * (int64_t)each, bytes, theirs, e);
+    *same = !rc && !memcmp(ours, theirs, bytes);
+    xfree(ours);
+    xfree(theirs);
+    return rc;
+}
+
+static int compare_base(const struct peft *p, struct weights *w, const struct hf_param *q, struct safetensors *s,
+                        const struct safetensors_entry *t, struct err *e)
+{
+    int64_t i = w ? weights_find_param(w, q->name) : -1, rows = t->shape.nd ? t->shape.n[0] : 1;
+    if (i < 0)
+        return err_set(e, ERR_REQUEST,
+                       "%s: holds %.120s, a matrix of the base itself, and there is no base to compare it with; name "
+                       "its "
+                       "weights in model.from",
+                       p->dir, t->name);
+    bool same = t->dtype >= 0 && dtype_info((enum dtype)t->dtype)->is_float && shape_equal(&t->shape, &q->shape);
+    for (int64_t row = 0; row < rows && same; row += 64) {
+        int rc = compare_rows(w, i, s, t, row, rows - row < 64 ? rows - row : 64, &same, e);
+        if (rc) return rc;
+    }
+    if (same) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "%s: %.120s is another than %s of %s: peft puts it in the place of the base's own, so the adapter "
+                   "is "
+                   "one of another base, or that matrix was trained, too; merge it in peft (merge_and_unload, "
+                   "save_pretrained) and name that model instead",
+                   p->dir, t->name, q->name, weights_path(w));
+}
+
+/* What a tensor without a place is, if that is known. */
+static const char *known_as(const struct hf_model *m, const char *name)
+{
+    if (strstr(name, ".lora_embedding_"))
+        return "an adapter of a table of tokens, which tutti does not compute; leave it out of target_modules, or "
+               "merge "
+               "it in peft (merge_and_unload, save_pretrained) and name that model instead";
+    if (strstr(name, ".experts.") && (strstr(name, ".lora_A.") || strstr(name, ".lora_B.")))
+        return "an adapter of all experts in one tensor (target_parameters in peft), which tutti has one for each of; "
+               "merge it in peft (merge_and_unload, save_pretrained) and name that model instead";
+    if (strstr(name, "lm_head.") && m->model.tie_embeddings)
+        return "an adapter of the output matrix, which is the embedding in this model (tie_word_embeddings), and then "
+               "tutti computes none; merge it in peft (merge_and_unload, save_pretrained) and name that model instead";
+    return "has no matrix in this model: an adapter of another base";
+}
+
+/* A tensor that is no adapter's: the base's own, or refused. */
+static int check_other(const struct peft *p, struct weights *w, struct safetensors *s, const struct hf_model *m,
+                       const struct safetensors_entry *t, struct err *e)
+{
+    for (int64_t i = 0, n = hf_n_params(m); i < n; i++) {
+        struct hf_param q = hf_param_at(m, i);
+        if (is_of_base(m, &q, t->name)) return compare_base(p, w, &q, s, t, e);
+    }
+    return err_set(e, ERR_REQUEST, "%s: %.120s %s", p->dir, t->name, known_as(m, t->name));
+}
+
+static int read_tensors(struct peft *p, struct weights *w, struct safetensors *s, const struct hf_model *m,
+                        struct err *e)
 {
     int64_t n = hf_n_params(m), files = safetensors_count(s);
     bool *used = xcalloc(to_size(files) + 1, sizeof *used);
@@ -213,27 +251,25 @@ static int read_tensors(struct peft *p, struct safetensors *s, const struct hf_m
         rc = read_pair(p, s, m, &q, used, e);
     }
     for (int64_t i = 0; i < files && !rc; i++)
-        if (!used[i])
-            rc = err_set(e, ERR_REQUEST, "%s: %.120s has no matrix in this model: an adapter of another base", p->dir,
-                         safetensors_at(s, i)->name);
+        if (!used[i]) rc = check_other(p, w, s, m, safetensors_at(s, i), e);
     if (!rc && !p->n) rc = err_set(e, ERR_REQUEST, "%s: holds no adapter", p->dir);
     xfree(used);
     return rc;
 }
 
 static int make(struct peft **out, const char *dir, const struct json *config, const char *path, struct safetensors *s,
-                const struct hf_model *m, struct err *e)
+                struct weights *w, const struct hf_model *m, struct err *e)
 {
     struct peft *p = xcalloc(1, sizeof *p);
     p->dir = xstrdup(dir);
     int rc = read_config(p, config, path, e);
-    if (!rc) rc = read_tensors(p, s, m, e);
+    if (!rc) rc = read_tensors(p, w, s, m, e);
     *out = rc ? NULL : p;
     if (rc) peft_close(p);
     return rc;
 }
 
-int peft_open(struct peft **out, const char *dir, const struct hf_model *m, struct err *e)
+int peft_open(struct peft **out, const char *dir, struct weights *w, const struct hf_model *m, struct err *e)
 {
     struct json *config = NULL;
     struct safetensors *s = NULL;
@@ -243,7 +279,7 @@ int peft_open(struct peft **out, const char *dir, const struct hf_model *m, stru
                              : err_set(e, ERR_REQUEST,
                                        "%s: holds no adapter_config.json; a folder that peft saved was wanted", dir);
     if (!rc) rc = safetensors_open(&s, tensors, e);
-    if (!rc) rc = make(out, dir, config, path, s, m, e);
+    if (!rc) rc = make(out, dir, config, path, s, w, m, e);
     safetensors_close(s);
     json_free(config);
     xfree(path);
@@ -259,7 +295,7 @@ int peft_open_memory(struct peft **out, const char *config, size_t n_config, con
     *out = NULL;
     int rc = json_parse_published(&root, config, n_config, what, e);
     if (!rc) rc = safetensors_open_memory(&s, tensors, n_tensors, what, e);
-    if (!rc) rc = make(out, what, root, what, s, m, e);
+    if (!rc) rc = make(out, what, root, what, s, NULL, m, e);
     safetensors_close(s);
     json_free(root);
     return rc;

@@ -4,9 +4,8 @@
  *
  * Reading matches every tensor with a matrix of the model that it is for, both ways: one that is missing, has another
  * shape or no matrix here is refused, so an adapter of another base does not pass for one of this. Keys that change
- * numbers and that tutti does not compute (ranks by pattern, biases, saved modules) are refused by name. All of it is
- * read at once: adapters are small.
- * Includes: base, layout, hf.h, weights.h. Order: Local.
+ * numbers and that tutti does not compute (ranks by pattern, biases, saved modules; peft_keys.c) are refused by name.
+ * All of it is read at once: adapters are small. Includes: base, layout, hf.h, weights.h. Order: Local.
  */
 #ifndef TUTTI_CHECKPOINT_PEFT_H
 #define TUTTI_CHECKPOINT_PEFT_H
@@ -14,8 +13,9 @@
 #include "checkpoint/weights.h"
 
 struct peft;
-int peft_open(struct peft **out, const char *dir, const struct hf_model *m, struct err *e);
-/* The same of the two files' bytes. */
+/* w: the base's weights, with which what the folder holds of them is compared; NULL: they are not at hand. */
+int peft_open(struct peft **out, const char *dir, struct weights *w, const struct hf_model *m, struct err *e);
+/* The same of the two files' bytes, without weights. */
 int peft_open_memory(struct peft **out, const char *config, size_t n_config, const void *tensors, size_t n_tensors,
                      const char *what, const struct hf_model *m, struct err *e);
 void peft_close(struct peft *p);

@@ -271,7 +271,7 @@ int weights_attach(struct weights *w, const char *dir, struct err *e)
     int rc = weights_model(w, &m, e);
     w->chosen = true;
     w->times = 0;
-    return rc || !dir ? rc : peft_open(&w->peft, dir, &m, e);
+    return rc || !dir ? rc : peft_open(&w->peft, dir, w, &m, e);
 }
 
 /* The same with the checkpoint's own; m: of lengths, else -1. */

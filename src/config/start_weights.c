@@ -197,7 +197,7 @@ int source_adapter(struct store *s, const struct kernel_table *k, struct stream 
     struct peft *a;
     int64_t n = 0;
     double times = model_adapter_times(m->adapter);
-    int rc = peft_open(&a, dir, &h, e);
+    int rc = peft_open(&a, dir, w, &h, e);
     if (rc) return rc;
     if (peft_rank(a) != m->adapter->rank || fabs(peft_times(a) - times) > 1e-12 * times)
         rc = err_set(e, ERR_REQUEST,
