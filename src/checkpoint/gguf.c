@@ -8,6 +8,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "checkpoint/gguf_chat.h"
 #include "checkpoint/gguf_family.h"
 #include "checkpoint/gguf_tokens.h"
 #include "layout/dtype.h"
@@ -59,6 +60,7 @@ static int put_tokenizer(struct exporter *x, struct err *e)
     int rc = weights_file(x->w, "tokenizer.json", &text, &n, e);
     if (!rc && !text) rc = err_set(e, ERR_REQUEST, "%s: has no tokenizer.json", weights_path(x->w));
     if (!rc) rc = gguf_tokens(&x->keys, &x->m, text, n, e);
+    if (!rc) rc = gguf_chat(&x->keys, x->w, &x->m, e);
     xfree(text);
     return rc;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 /* The format's numbers of kinds of tokens. */
@@ -68,6 +69,27 @@ static const char *cutting_of(const struct json *root)
     for (size_t i = 0; i < sizeof cuttings / sizeof cuttings[0]; i++)
         if (!strcmp(cuttings[i].rule, rule) && cuttings[i].whole == whole) return cuttings[i].name;
     return NULL;
+}
+
+/* What is done to a text before it is cut. Readers of a byte-level BPE do nothing. */
+static int check_normal(const struct json *root, struct err *e)
+{
+    const struct json *normal = json_get(root, "normalizer"), *model = json_get(root, "model");
+    static const char *const marks[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    for (size_t i = 0; i < 2; i++)
+        if (*json_string(json_get(model, marks[i]), NULL, ""))
+            return err_set(e, ERR_REQUEST, "tokenizer.json: model.%s: readers of GGUF know no such marks", marks[i]);
+    for (size_t i = 0; i < steps_of(normal, "normalizers"); i++) {
+        const struct json *step = step_at(normal, "normalizers", i);
+        if (!is(step, "NFC"))
+            return err_set(e, ERR_REQUEST,
+                           "tokenizer.json: normalizer: %.40s changes texts before they are cut, and readers of GGUF "
+                           "change nothing: they would give other tokens",
+                           type_of(step));
+        log_warn("tokenizer.json brings texts into the normal form NFC, and readers of GGUF do not: one that is in "
+                 "another (letters and their accents apart) has other tokens there; bring it into NFC first");
+    }
+    return OK;
 }
 
 /* ---- tokens ---- */
@@ -331,6 +353,7 @@ int gguf_tokens(struct gguf_keys *k, const struct hf_model *m, const char *text,
                      "into a GGUF",
                      type_of(model));
     if (!rc) rc = take_tokens(&v, root, bytes, e);
+    if (!rc && !bytes) rc = check_normal(root, e);
     if (!rc && m->model.family == MODEL_PHI3) rc = check_phi3(&v, e);
     if (!rc) rc = bytes ? put_characters(k, m, root, &v, e) : put_byte_level(k, m, root, &v, e);
     xfree(v.text);

@@ -2,8 +2,8 @@
 /* gguf_tokens.h: a tokenizer.json as the keys of a GGUF file, in one of its two kinds: byte-level BPE ("gpt2"), whose
  * cutting rule readers know by a name; and BPE over characters with bytes to fall back on, as SentencePiece has it
  * ("llama"), which merges the two neighbours whose result has the best score. What a reader would cut otherwise than
- * the tokenizer does is refused by name. Normal forms (NFC) are left out: readers of the format have none. Includes:
- * base, gguf_keys.h. Order: Local.
+ * the tokenizer does is refused by name. Normal forms (NFC) are left out, and that is said: readers of the format have
+ * none. Includes: base, gguf_keys.h. Order: Local.
  */
 #ifndef TUTTI_CHECKPOINT_GGUF_TOKENS_H
 #define TUTTI_CHECKPOINT_GGUF_TOKENS_H

@@ -20,6 +20,12 @@ static const char tokens_of_bytes[] =
     "\"added_tokens\": [{\"id\": 2, \"content\": \"<end>\", \"special\": true}, "
     "{\"id\": 4, \"content\": \"<mine>\", \"special\": false}], "
     "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}}";
+static const char tokens_with_eom[] =
+    "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 3}, \"merges\": [\"a b\"]}, "
+    "\"added_tokens\": [{\"id\": 2, \"content\": \"<end>\", \"special\": true}, {\"id\": 4, \"content\": "
+    "\"<turn>\", \"special\": true}, {\"id\": 5, \"content\": \"<eom>\", \"special\": true}], "
+    "\"normalizer\": {\"type\": \"NFC\"}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+    "false}}";
 #define SPACE "\xE2\x96\x81"
 static const char tokens_of_letters[] =
     "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0, "
@@ -105,7 +111,9 @@ struct made {
     struct hf_model m;
     struct weights *w;
 };
-static void make(struct made *x, const char *config, const char *tokenizer)
+/* tokenizer_config, template: of the files beside, NULL: there is none. */
+static void make_beside(struct made *x, const char *config, const char *tokenizer, const char *tokenizer_config,
+                        const char *template)
 {
     struct json *root;
     struct err e;
@@ -132,14 +140,23 @@ static void make(struct made *x, const char *config, const char *tokenizer)
         t[k] = (struct ckpt_tensor){.group = "param", .name = names[k], .dtype = DT_F32, .shape = p.shape, .p = v};
         t[k].box = region_whole(&p.shape);
     }
-    const struct ckpt_attachment beside = {.name = "tokenizer.json", .p = tokenizer, .bytes = strlen(tokenizer)};
-    struct ckpt_info info = {.step = 1, .extra = extra.p, .attachments = &beside, .n_attachments = 1};
+    struct ckpt_attachment beside[3] = {{.name = "tokenizer.json", .p = tokenizer, .bytes = strlen(tokenizer)}};
+    struct ckpt_info info = {.step = 1, .extra = extra.p, .attachments = beside, .n_attachments = 1};
+    const char *const more[2][2] = {{"tokenizer_config.json", tokenizer_config}, {"chat_template.jinja", template}};
+    for (int i = 0; i < 2; i++)
+        if (more[i][1])
+            beside[info.n_attachments++] =
+                (struct ckpt_attachment){.name = more[i][0], .p = more[i][1], .bytes = strlen(more[i][1])};
     assert_ok(ckpt_save(x->dir, &info, t, (int)n, &e));
     for (int64_t k = 0; k < n; k++) xfree((void *)t[k].p);
     xfree(t);
     xfree(names);
     str_free(&extra);
     assert_ok(weights_open(&x->w, x->dir, &e));
+}
+static void make(struct made *x, const char *config, const char *tokenizer)
+{
+    make_beside(x, config, tokenizer, NULL, NULL);
 }
 static void unmake(struct made *x)
 {
@@ -346,6 +363,73 @@ static void every_number_once(void **state)
     }
 }
 
+/* The template, from where their library takes it, and every end of a text, under the three names that there are. */
+static void conversations_are_said(void **state)
+{
+    (void)state;
+#define ENDS(list) "{\"model_type\": \"llama\", " SIZES ", \"eos_token_id\": " list "}" /* the last one counts */
+    static const struct {
+        const char *config, *tokenizer_config, *template;
+        const char *keys[4], *none[3]; /* lines that the file has, and beginnings of lines that it has not */
+    } cases[] = {
+        {ENDS("2"), NULL, NULL, {"tokenizer.ggml.eos_token_id=2"}, {"tokenizer.chat_template", "tokenizer.ggml.eot"}},
+        {ENDS("2"),
+         "{\"chat_template\": \"{{ a }}\", \"eos_token\": \"<end>\"}",
+         NULL,
+         {"tokenizer.chat_template={{ a }}", "tokenizer.ggml.eos_token_id=2"},
+         {"tokenizer.ggml.eot"}},
+        {ENDS("2"), "{\"chat_template\": \"{{ a }}\"}", "{{ b }}", {"tokenizer.chat_template={{ b }}"}, {NULL}},
+        {ENDS("2"), "{\"chat_template\": null}", NULL, {"tokenizer.ggml.eos_token_id=2"}, {"tokenizer.chat_template"}},
+        {ENDS("2"),
+         "{\"chat_template\": [{\"name\": \"default\", \"template\": \"{{ a }}\"}, {\"name\": \"tool_use\", "
+         "\"template\": \"{{ t }}\"}]}",
+         NULL,
+         {"tokenizer.chat_template={{ a }}", "tokenizer.chat_template.tool_use={{ t }}",
+          "tokenizer.chat_templates=tool_use"},
+         {NULL}},
+        {ENDS("[2, 4]"),
+         NULL,
+         NULL,
+         {"tokenizer.ggml.eos_token_id=2", "tokenizer.ggml.eot_token_id=4"},
+         {"tokenizer.ggml.eom"}},
+        {ENDS("4"),
+         "{\"eos_token\": {\"content\": \"<end>\"}}",
+         NULL,
+         {"tokenizer.ggml.eos_token_id=4", "tokenizer.ggml.eot_token_id=2"},
+         {"tokenizer.ggml.eom"}},
+        {ENDS("null"), "{\"eos_token\": \"<end>\"}", NULL, {"tokenizer.ggml.eos_token_id=2"}, {"tokenizer.ggml.eot"}},
+        {ENDS("[0, 5, 4]"),
+         NULL,
+         NULL, /* 5 is <eom> */
+         {"tokenizer.ggml.eos_token_id=0", "tokenizer.ggml.eot_token_id=4", "tokenizer.ggml.eom_token_id=5"},
+         {NULL}},
+        {ENDS("[0, 2, 4, 1, 3]"),
+         NULL,
+         NULL, /* two that have no name there, which is told */
+         {"tokenizer.ggml.eos_token_id=0", "tokenizer.ggml.eot_token_id=2", "tokenizer.ggml.eom_token_id=4"},
+         {NULL}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct err e;
+        struct made x;
+        struct file f = {0};
+        char *text;
+        make_beside(&x, cases[i].config, tokens_with_eom, cases[i].tokenizer_config, cases[i].template);
+        char *path = fs_join(x.dir, "m.gguf");
+        assert_ok(gguf_export(x.w, path, "m", GGUF_F32, &e));
+        assert_ok(fs_read_all(path, 1 << 24, &text, &f.n, &e));
+        f.p = (unsigned char *)text;
+        read_keys(&f);
+        struct row r = {.keys = {cases[i].keys[0], cases[i].keys[1], cases[i].keys[2], cases[i].keys[3]}};
+        has_keys(&f, &r);
+        for (int k = 0; k < 3 && cases[i].none[k]; k++)
+            if (strstr(f.keys, cases[i].none[k])) fail_msg("case %zu: %s among\n%s", i, cases[i].none[k], f.keys);
+        xfree(text);
+        xfree(path);
+        unmake(&x);
+    }
+}
+
 /* What readers of the format compute in another way is not written. */
 static void others_are_refused(void **state)
 {
@@ -374,6 +458,15 @@ static void others_are_refused(void **state)
          tokens_of_letters, "scale_dim"},
         {"{\"model_type\": \"phi3\", " SIZES "}", tokens_of_bytes, "no token <unk>"},
         {"{\"model_type\": \"llama\", " SIZES "}", "{\"model\": {\"type\": \"WordPiece\"}}", "WordPiece"},
+        {"{\"model_type\": \"llama\", " SIZES "}",
+         "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 1}}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", "
+         "\"add_prefix_space\": false}, \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": "
+         "\"NFC\"}, {\"type\": \"Lowercase\"}]}}",
+         "normalizer: Lowercase changes texts"},
+        {"{\"model_type\": \"llama\", " SIZES "}",
+         "{\"model\": {\"type\": \"BPE\", \"end_of_word_suffix\": \"</w>\", \"vocab\": {\"a\": 1}}, "
+         "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}}",
+         "end_of_word_suffix"},
         {"{\"model_type\": \"llama\", " SIZES "}", "[]", "tokenizer"},
         {"{\"model_type\": \"llama\", " SIZES "}",
          "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 11}}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", "
@@ -422,6 +515,7 @@ static void others_are_refused(void **state)
 int main(void)
 {
     setenv("LOG", "error", 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_number_once), cmocka_unit_test(others_are_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_number_once), cmocka_unit_test(conversations_are_said),
+                                       cmocka_unit_test(others_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
