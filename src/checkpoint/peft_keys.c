@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* peft_keys.c: the table of keys of adapter_config.json. It is closed: of the newest release every key that a
- * LoraConfig has is a row (tests/checkpoint/test_hf_library.c holds it against peft's own list), and one that is no
- * row, of a release to come, is refused unless it asks for nothing.
+ * LoraConfig has is a row, and one that is no row, of a release to come, is refused unless it asks for nothing.
  *
  * How an adapter began is a key like others: what peft calls PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA begins beside
  * another base than the model's, W less what the adapter begins with (or codes of W), and its file says so by this key
