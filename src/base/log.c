@@ -91,6 +91,15 @@ static void line(enum log_level level, const char *fmt, va_list args)
     str_free(&s);
 }
 
+enum log_level log_most(enum log_level most)
+{
+    take();
+    enum log_level before = sink.level;
+    sink.level = most;
+    release();
+    return before;
+}
+
 void log_line(enum log_level level, const char *fmt, ...)
 {
     va_list args;

@@ -14,6 +14,10 @@ void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(
 #define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
 #define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
 
+/* From now on nothing below this level is said; returns what was said until now. For runs that are parts of another
+ * command's work. */
+enum log_level log_most(enum log_level most);
+
 /* A line that is dropped rather than waited for: when nobody reads stderr, or another line has stuck in it for 0.2 s.
  * For threads that must not wait. */
 void log_or_drop(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

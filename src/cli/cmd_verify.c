@@ -23,10 +23,14 @@ static const struct cli_table table = {
     .command = "verify",
     .usage = "CONFIG [-n RANKS] [--axes LIST] [--json] [key=value ...]",
     .about =
-        "Trains CONFIG for three steps on one rank and in every legal layout of up to RANKS ranks (threads of this\n"
-        "process, random tokens; 4 unless -n says), and compares every gradient, every updated value, the gradient\n"
-        "norm, the loss, the loss of an evaluation, and the step after going on from a checkpoint that another layout\n"
-        "saved. One rank and a few layouts run with plain loops (run.kernels ref) too. In bf16 routers repeat one\n"
+        "Trains CONFIG for three steps on one plain rank (no recompute, no offload, no codec), and, as it says, in "
+        "its\n"
+        "own layout and in every legal layout of up to RANKS ranks (threads of this process, random tokens; 4 unless\n"
+        "-n says), and compares every gradient, what the steps made of every value, of the optimizer's moments and of\n"
+        "averaged weights, the gradient norm, the loss, the loss of an evaluation, and the step after going on from a\n"
+        "checkpoint that another layout saved. A few layouts run in the trainer itself too, with validation (all "
+        "where\n"
+        "train.objective is dpo, reward or grpo), and with plain loops (run.kernels ref). In bf16 routers repeat one\n"
         "rank's choices, and it is counted how often they would not have. Checkpoints go to /dev/shm, or to TMPDIR,\n"
         "and are removed. Exit status 1 when a layout differs by more than the bound (fp32: 1e-5). Make big models\n"
         "smaller with keys, for example model.layers=2 model.hidden=64 batch.global=8 model.seq_len=64.\n",
@@ -35,6 +39,15 @@ static const struct cli_table table = {
     .takes_keys = true,
     .keys = offsetof(struct request, a.keys),
 };
+
+/* The layout that the config asks for, on as many ranks as -n says, or on fewer where it wants fewer. Returns 0 where
+ * it wants more, or is one rank. */
+static int own_layout(struct config *own, struct arena *arena, const struct request *q, int ranks, struct err *e)
+{
+    for (int n = ranks; n > 1; n--)
+        if (!cli_config(own, NULL, arena, q->a.config, q->a.keys.p, q->a.keys.n, n, e)) return n;
+    return 0;
+}
 
 int cmd_verify(int argc, char **argv)
 {
@@ -65,7 +78,22 @@ int cmd_verify(int argc, char **argv)
         rc = err_set(&e, ERR_REQUEST,
                      "memory.recompute: auto would choose for each of the layouts that are compared; name what is "
                      "computed again, such as memory.recompute=selective (the bits do not depend on it)");
-    if (!rc) rc = verify_run(&v, &c, ranks, axes, STEPS, &e);
+    struct config own;
+    struct err why = {0};
+    const struct trained_asked trains = {.path = a->config, .keys = keys, .n_keys = n};
+    int has_own = rc ? 0 : own_layout(&own, arena, &q, ranks, &why);
+    if (!rc && !has_own && ranks > 1)
+        fprintf(stderr, "tutti verify: the config's own layout is not among those of up to %d ranks: %s\n", ranks,
+                why.text);
+    if (!rc)
+        rc = verify_all(&v,
+                        &(struct verify_asked){.config = &c,
+                                               .own = has_own ? &own : NULL,
+                                               .trains = &trains,
+                                               .max_ranks = ranks,
+                                               .axes = axes,
+                                               .steps = STEPS},
+                        &e);
     if (!rc) {
         if (a->json) verify_json(&v, &out);
         else verify_print(&v, &out);

@@ -24,6 +24,19 @@ static const char *bits_mark(const struct verify *v, int layout, char mark[16])
     return mark;
 }
 
+static void print_trained(const struct verify *v, struct str *out)
+{
+    double most = 0;
+    for (int i = 0; i < v->n; i++)
+        if (v->layout[i].trained_rel_error > most) most = v->layout[i].trained_rel_error;
+    if (v->n_trained)
+        str_printf(out,
+                   "the trainer itself: %d layouts, whose losses, norms and validation are those of one rank within "
+                   "%.2g\n",
+                   v->n_trained, most);
+    if (v->untrained[0]) str_printf(out, "the trainer itself was not run: %s\n", v->untrained);
+}
+
 static void print_answers(const struct verify *v, struct str *out)
 {
     int same = 0, rounded = 0;
@@ -54,6 +67,7 @@ static void print_rest(const struct verify *v, struct str *out)
     if (v->eps > 0)
         str_printf(out, "optimizer.eps is %.2g in every run, that Adam makes no steps of rounding\n", v->eps);
     if (v->left_out) str_printf(out, "left out by the loss scale: %d steps, in every layout\n", v->left_out);
+    str_puts(out, "one rank: no recompute, no offload, no codec; the learning rate has no warm-up in any run\n");
     str_puts(out, "bits: same as one rank; layouts with one number have the same bits among them\n");
     str_printf(out,
                "resumed: the step after reading a checkpoint that another layout saved; %d layouts that hold their "
@@ -64,6 +78,7 @@ static void print_rest(const struct verify *v, struct str *out)
                    "plain loops (run.kernels ref): one rank differs by %.2g from training's kernels; with them too, %d "
                    "layouts were held against one rank\n",
                    v->ref_rel_error, plain);
+    print_trained(v, out);
     print_answers(v, out);
     if (routed)
         str_printf(out, "routers: %" PRId64 " of %" PRId64 " choices would have been others than one rank's%s\n",
@@ -73,21 +88,25 @@ static void print_rest(const struct verify *v, struct str *out)
 void verify_print(const struct verify *v, struct str *out)
 {
     char a[32], b[32], mark[16], resumed[16];
-    str_printf(out, "%-38s %5s  %-9s %-9s %-9s %-9s %-9s %-5s %12s %10s  %s\n", "layout", "ranks", "error", "loss",
-               "norm", "eval", "resumed", "bits", "sent/step", "peak", "largest error in");
+    str_printf(out, "%-38s %5s  %-9s %-9s %-9s %-9s %-9s %-9s %-5s %12s %10s  %s\n", "layout", "ranks", "error",
+               "steps", "loss", "norm", "eval", "resumed", "bits", "sent/step", "peak", "largest error in");
     for (int i = 0; i < v->n; i++) {
         const struct verify_layout *l = &v->layout[i];
         snprintf(resumed, sizeof resumed, l->resumed[0] ? "%.2g" : "", l->resume_rel_error);
-        str_printf(out, "%-38s %5d  %-9.2g %-9.2g %-9.2g %-9.2g %-9s %-5s %12s %10s  %s", l->layout, l->n_ranks,
-                   l->max_rel_error, l->loss_rel_error, l->norm_rel_error, l->eval_rel_error, resumed,
-                   bits_mark(v, i, mark), str_bytes(a, (double)l->comm_bytes), str_bytes(b, (double)l->peak_bytes),
-                   l->tensor);
+        str_printf(out, "%-38s %5d  %-9.2g %-9.2g %-9.2g %-9.2g %-9.2g %-9s %-5s %12s %10s  %s", l->layout, l->n_ranks,
+                   l->max_rel_error, l->step_rel_error, l->loss_rel_error, l->norm_rel_error, l->eval_rel_error,
+                   resumed, bits_mark(v, i, mark), str_bytes(a, (double)l->comm_bytes),
+                   str_bytes(b, (double)l->peak_bytes), l->tensor);
+        if (!(l->step_rel_error <= l->bound_steps)) str_printf(out, "  (%s: %.2g)", l->step_tensor, l->step_rel_error);
+        if (!l->ok && l->trained_rel_error >= 0)
+            str_printf(out, "  (the trainer: %s, %.2g)", l->trained_where, l->trained_rel_error);
+        if (l->own) str_puts(out, "  (the config's own)");
         if (l->resumed[0] && !l->resume_identical) str_printf(out, "  (not what %s saved was read)", l->resumed);
         if (l->answer_tokens && !l->answers_identical) str_puts(out, "  (its ranks do not write one rank's answers)");
         if (!l->ok && l->answers_unlike)
             str_printf(out, "  (of %" PRId64 " tokens of answers %" PRId64 " are learned with other bits, %.2g nats)",
                        l->answer_tokens, l->answers_unlike, l->answers_most);
-        if (l->ref_rel_error > l->bound) str_printf(out, "  (plain loops: %.2g)", l->ref_rel_error);
+        if (l->ref_rel_error >= 0 && !l->ref_ok) str_printf(out, "  (plain loops: %.2g)", l->ref_rel_error);
         str_puts(out, l->ok ? "\n" : "  <-- DIFFERS\n");
     }
     print_rest(v, out);
@@ -103,6 +122,8 @@ void verify_json(const struct verify *v, struct str *out)
     json_put_real(&o, "ref_rel_error", v->ref_rel_error);
     json_put_bool(&o, "routing_replayed", v->replayed);
     if (v->eps > 0) json_put_real(&o, "eps", v->eps);
+    json_put_int(&o, "trained", v->n_trained);
+    if (v->untrained[0]) json_put_string(&o, "untrained", v->untrained);
     json_begin_array(&o, "layouts");
     for (int i = 0; i < v->n; i++) {
         const struct verify_layout *l = &v->layout[i];
@@ -114,6 +135,10 @@ void verify_json(const struct verify *v, struct str *out)
         json_put_bool(&o, "ok", l->ok);
         json_put_real(&o, "max_rel_error", l->max_rel_error);
         json_put_string(&o, "tensor", l->tensor);
+        json_put_real(&o, "step_rel_error", l->step_rel_error);
+        json_put_real(&o, "bound_steps", l->bound_steps);
+        json_put_string(&o, "step_tensor", l->step_tensor);
+        json_put_bool(&o, "own", l->own);
         json_put_bool(&o, "bit_identical", l->bit_identical);
         json_put_real(&o, "bound", l->bound);
         json_put_real(&o, "bound_totals", l->bound_totals);
@@ -129,6 +154,11 @@ void verify_json(const struct verify *v, struct str *out)
             json_put_real(&o, "resume_rel_error", l->resume_rel_error);
         }
         if (l->ref_rel_error >= 0) json_put_real(&o, "ref_rel_error", l->ref_rel_error);
+        if (l->ref_rel_error >= 0) json_put_bool(&o, "ref_ok", l->ref_ok);
+        if (l->trained_rel_error >= 0) {
+            json_put_real(&o, "trained_rel_error", l->trained_rel_error);
+            json_put_string(&o, "trained_where", l->trained_where);
+        }
         if (l->answer_tokens) {
             json_put_int(&o, "answer_tokens", l->answer_tokens);
             json_put_int(&o, "logprobs_unlike", l->answers_unlike);

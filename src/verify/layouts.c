@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/config_codec.h"
+#include "config/config_offload.h"
 #include "config/config_recipe.h"
 
 static void push(struct layouts *l, struct layout_try t)
@@ -25,6 +26,30 @@ static bool fits(const struct config *c, const struct layout_try *t, const char 
     layouts_apply(t, &with);
     with.parallel.schedule = kind;
     return config_check_pipeline(&with, &e) == OK;
+}
+
+/* Layers dealt by hand, the first stage as many as it can have: [3, 1] of four. */
+static void deal_unevenly(struct layout_try *t, int64_t layers, int stages)
+{
+    t->n_layers = stages;
+    for (int i = 0; i < stages; i++) t->layers[i] = i ? 1 : layers - (stages - 1);
+}
+
+/* What a schedule may be asked for beside its kind: more stages on each rank than it has by itself, rounds of another
+ * length, layers dealt by hand; each where it can be. */
+static void ways_of(struct layouts *l, const struct config *c, struct layout_try t)
+{
+    struct layout_try more = t, round = t, dealt = t;
+    more.chunks = 3;
+    round.round = t.pp + 1;
+    if (fits(c, &more, t.schedule)) push(l, more);
+    if (fits(c, &round, t.schedule)) push(l, round);
+    for (int each = 1; each <= 2 && t.pp * each <= LAYOUT_MOST_STAGES && t.pp * each < c->model.layers; each++) {
+        deal_unevenly(&dealt, c->model.layers, t.pp * each);
+        if (!fits(c, &dealt, t.schedule)) continue;
+        push(l, dealt);
+        break;
+    }
 }
 
 /* Every schedule where nothing else is shared out; in the other layouts they take turns, but for dualpipe with zero
@@ -50,6 +75,7 @@ static void pipelines(struct layouts *l, const struct config *c, struct layout_t
         if (!all && !twice && i != at) continue;
         t.schedule = kind[i];
         push(l, t);
+        if (all && t.dp_replicate * t.dp_shard == 1) ways_of(l, c, t);
     }
 }
 
@@ -139,9 +165,10 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
     bool scaled = c->precision.recipe == RECIPE_FP16;               /* nor the loss scale */
     struct optim_config o = config_optim(c);                        /* have masters, and pieces of matrices */
     bool alone = c->precision.master == MASTER_NONE || optim_steps(&o, OPTIM_ADAFACTOR);
-    struct recipe_config recipe = config_recipe(c);                        /* nor all ranks' largest values */
-    bool all = !c->train.only.n && !c->train.freeze.n && !c->adapter.kind; /* they step all that there is */
-    bool plain = all && !moved && !scaled && !alone && !recipes_history(&recipe) && !c->numerics.exact_order &&
+    struct recipe_config recipe = config_recipe(c);                            /* nor all ranks' largest values */
+    bool all = !c->train.only.n && !c->train.freeze.n && !c->adapter.kind;     /* they step all that there is */
+    bool away = c->memory.away & (AWAY_OPTIMIZER | AWAY_MASTER | AWAY_PARAMS); /* which they share out */
+    bool plain = all && !away && !moved && !scaled && !alone && !recipes_history(&recipe) && !c->numerics.exact_order &&
                  c->precision.grad == GRAD_FP32 && c->train.objective == OBJECTIVE_NEXT;
     bool coded = config_comm_grad(c) != CODEC_KEPT || config_comm_param(c) != CODEC_KEPT; /* to servers nothing is */
     for (int n = 2; plain && !coded && n <= max_ranks; n++)
@@ -171,8 +198,9 @@ void layouts_apply(const struct layout_try *t, struct config *c)
     c->parallel.sequence_parallel = t->sequence;
     c->parallel.schedule_text = c->parallel.schedule_file = NULL;
     c->parallel.schedule = t->schedule ? t->schedule : "auto";
-    c->parallel.chunks = c->parallel.round = 0;
-    c->parallel.pp_layers = (struct conf_list){0};
+    c->parallel.chunks = t->chunks;
+    c->parallel.round = t->round;
+    c->parallel.pp_layers = (struct conf_list){t->n_layers ? (void *)(uintptr_t)t->layers : NULL, t->n_layers};
     c->parallel.ranks_here = config_ranks(c);
 }
 
@@ -193,5 +221,10 @@ void layout_name(const struct config *c, char *out, size_t n)
     if (c->parallel.cp > 1 && k < n)
         k += (size_t)snprintf(out + k, n - k, " cp%" PRId64 ":%s", c->parallel.cp, algorithm[c->parallel.cp_algorithm]);
     if (c->parallel.pp > 1 && k < n)
-        snprintf(out + k, n - k, " pp%" PRId64 ":%s", c->parallel.pp, c->parallel.schedule);
+        k += (size_t)snprintf(out + k, n - k, " pp%" PRId64 ":%s", c->parallel.pp, c->parallel.schedule);
+    if (c->parallel.chunks && k < n) k += (size_t)snprintf(out + k, n - k, " chunks%" PRId64, c->parallel.chunks);
+    if (c->parallel.round && k < n) k += (size_t)snprintf(out + k, n - k, " round%" PRId64, c->parallel.round);
+    const int64_t *layers = c->parallel.pp_layers.items;
+    for (int i = 0; i < c->parallel.pp_layers.n && k < n; i++)
+        k += (size_t)snprintf(out + k, n - k, "%s%" PRId64, i ? "," : " layers", layers[i]);
 }

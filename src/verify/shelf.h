@@ -10,13 +10,14 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "verify/bounds.h"
 
 enum { SHELF_PLACES = 6 };
 struct shelf_place {
     char layout[96];
     char root[128], path[160]; /* where it is saved, and the checkpoint then */
     uint64_t state;            /* hash of what was saved, as arrays of the global shapes */
-    double bound;              /* of the layout that saved it */
+    struct bounds bounds;      /* of the layout that saved it */
 };
 struct shelf {
     char dir[96];

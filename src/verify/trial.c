@@ -17,10 +17,11 @@
 void outcome_init(struct outcome *o, const struct config *c, int64_t numel)
 {
     struct optim_config optim = config_optim(c);
-    struct array_row rows[STORE_MAX_ARRAYS];
     memset(o, 0, sizeof *o);
     o->numel = numel;
-    o->moments = optim_arrays(&optim, rows);
+    o->moments = optim_arrays(&optim, o->row);
+    o->stored = c->precision.master != MASTER_NONE ? 0x1p-24 : c->precision.recipe == RECIPE_FP16 ? 0x1p-11 : 0x1p-8;
+    o->began = xcalloc(to_size(numel), sizeof *o->began);
     o->grad = xcalloc(to_size(numel), sizeof *o->grad);
     o->value = xcalloc(to_size(numel * (1 + o->moments)), sizeof *o->value);
     o->loaded = xcalloc(to_size(numel * (1 + o->moments)), sizeof *o->loaded);
@@ -29,6 +30,7 @@ void outcome_init(struct outcome *o, const struct config *c, int64_t numel)
 
 void outcome_fini(struct outcome *o)
 {
+    xfree(o->began);
     xfree(o->grad);
     xfree(o->value);
     xfree(o->loaded);
@@ -241,6 +243,7 @@ static bool step(struct rank *x, int s)
     if (factor) engine_weigh(x->at.engine, NULL);
     xfree(factor);
     if (x->at.ranks.rank) return !report.skip;
+    t->out->ran += !engine_status(x->at.engine, NULL);
     t->out->skipped[s] = report.skip != SKIP_NONE;
     t->out->loss[s] = loss;
     t->out->norm[s] = report.grad_norm;
@@ -301,6 +304,7 @@ static int walk(struct rank *x, struct err *e)
     struct trial *t = x->t;
     int rc = x->answers && !t->measure ? answers_compare(x->answers, &x->found, e) : OK;
     if (rc) return rc;
+    if (x->at.ranks.writes) keep_values(t, x->at.engine, false, t->out->began);
     bool kept = false; /* of the first step that is taken; the second where scales follow from earlier steps: before
                         * that they are 1, and small gradients are a code or none */
     const struct recipe_config recipe = config_recipe(t->c);
@@ -321,7 +325,10 @@ static int walk(struct rank *x, struct err *e)
     struct replicas_report same = {0};
     if (!rc && t->save_to) rc = hand_over(x, e);
     if (!rc) rc = replicas_compare(x->at.engine, &same, e);
-    if (x->at.ranks.rank == 0 && same.differ) snprintf(t->out->replicas, sizeof t->out->replicas, "%.255s", same.text);
+    if (x->at.ranks.rank == 0 && same.differ) {
+        t->out->differ = true;
+        snprintf(t->out->replicas, sizeof t->out->replicas, "%.255s", same.text);
+    }
     return rc;
 }
 

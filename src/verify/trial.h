@@ -7,6 +7,8 @@
 #define TUTTI_VERIFY_TRIAL_H
 
 #include "config/config.h"
+#include "config/config_optim.h"
+#include "state/array.h"
 #include "state/param.h"
 #include "verify/answers.h"
 #include "verify/replay.h"
@@ -16,10 +18,13 @@ enum { VERIFY_MAX_STEPS = 100 };
 struct outcome {
     int64_t numel;
     int moments;
-    float *grad;   /* [numel], of the first step that was taken */
-    float *value;  /* [numel], after the last step; then [numel] for each moment */
-    float *loaded; /* the same, as they were loaded from the other layout's checkpoint */
-    float *next;   /* [numel], the values one step later */
+    struct array_row row[OPTIM_MAX_ROWS]; /* [moments], what they are */
+    double stored;                        /* half a unit in the last place of a value, relative to it */
+    float *began;                         /* [numel], the values before the first step */
+    float *grad;                          /* [numel], of the first step that was taken */
+    float *value;                         /* [numel], after the last step; then [numel] for each moment */
+    float *loaded;                        /* the same, as they were loaded from the other layout's checkpoint */
+    float *next;                          /* [numel], the values one step later */
     double loss[VERIFY_MAX_STEPS + 1], norm[VERIFY_MAX_STEPS + 1]; /* the last of them of the step after loading */
     double eval_loss;
     int64_t eval_tokens;
@@ -27,9 +32,10 @@ struct outcome {
     int64_t comm_bytes, peak_bytes;     /* of rank 0: sent in the first step; of its ledger, before
                                        a checkpoint is read (engine/loading.h says what that takes) */
     bool skipped[VERIFY_MAX_STEPS + 1]; /* by step: fp16 left it out */
+    int ran;                            /* steps that rank 0 came to the end of, that after loading among them */
     struct answers_found answers;       /* with train.objective: grpo */
-    char replicas[256];                 /* "", or what ranks that must hold the same did not have in common, at the end
-                                           (engine/replicas.h) */
+    bool differ;                        /* ranks that must hold the same do not, at the end (engine/replicas.h): */
+    char replicas[256];                 /* in words */
 };
 void outcome_init(struct outcome *o, const struct config *c, int64_t numel);
 void outcome_fini(struct outcome *o);

@@ -7,149 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/str.h"
 #include "config/config_codec.h"
-#include "config/config_recipe.h"
+#include "verify/compare.h"
 #include "verify/layouts.h"
 #include "verify/shelf.h"
-#include "verify/trial.h"
-
-/* ---- comparing ---- */
-static double norm_of(const float *x, int64_t n)
-{
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) s += (double)x[i] * x[i];
-    return sqrt(s);
-}
-
-static double distance(const float *a, const float *b, int64_t n)
-{
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) s += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-    return sqrt(s);
-}
-
-static void worse(struct verify_layout *l, double error, const char *what, const char *name)
-{
-    if (!(error > l->max_rel_error) && !isnan(error)) return;
-    l->max_rel_error = error;
-    snprintf(l->tensor, sizeof l->tensor, "%s of %s", what, name);
-}
-
-/* In fp32 only the order of sums differs. In bf16 too where ranks share out whole sequences, but partial products that
- * are summed over a model axis are rounded to 8 bits before the sum, which one rank does not do (fp16: to 11); so are
- * the ranks' parts of bf16 gradients. */
-/* Newton-Schulz in bf16 multiplies what is small beside the largest singular value by up to 3.44^5 = 485: an element of
- * a matrix of low rank that was rounded the other way, 2^-9 of it, comes out as a part of a whole update. With equal
- * gradients the layouts' bits are equal (tests/run/test_updates.c). */
-static double bound_of_muon(const struct config *c)
-{
-    struct optim_config o = config_optim(c);
-    return optim_of(&o, PARAM_MATRICES)->whole ? 5e-2 : 0;
-}
-
-/* Scales are those of one rank, to the bit where what they follow from is (tests/run/test_same_scales.c). Over tp and
- * cp sums are rounded to bf16 in another order, 2^-9 of a number, and what lies that near to the middle between two
- * codes becomes the other one: in E5M2 one of 64, in E2M1 one of 128 in each product that follows, for half a number
- * and less. Ranks of ep share out whole parts of tensors, and add up nothing. */
-static bool recipe_sums(const struct config *c) { return c->parallel.tp > 1 || c->parallel.cp > 1; }
-
-static double bound_of_recipes(const struct config *c)
-{
-    const struct recipe_choice *x = c->precision.layers.items;
-    bool four = c->precision.recipe == RECIPE_NVFP4;
-    for (int i = 0; i < c->precision.layers.n; i++) four |= x[i].recipe == RECIPE_NVFP4;
-    return recipe_sums(c) ? (four ? 3e-1 : 1.5e-1) : 2e-3;
-}
-
-/* What travels encoded is off by up to a half step, and a tensor by less than that in the mean of its elements: at most
- * 2^-4 of an element in E4M3, 2^-3 in E5M2, 1/127 of a block's largest in int8. Terms of ranks that nearly cancel leave
- * more of it, the sum goes through once more, and gradients of weights that were rounded are another function's. */
-static double bound_of_codec(const struct config *c)
-{
-    static const double of[CODEC_N] =
-        {[CODEC_BF16] = 1e-2, [CODEC_FP8] = 0.1, [CODEC_FP8_E5M2] = 0.2, [CODEC_INT8] = 5e-2};
-    double grad = of[config_comm_grad(c)], param = of[config_comm_param(c)];
-    return config_dp(c) * c->parallel.cp * c->parallel.tp > 1 ? grad + param : 0;
-}
-
-static double bound_of_layout(const struct config *c)
-{
-    double recipe = config_quantises(c) ? bound_of_recipes(c) : 0;
-    if (bound_of_muon(c) > 0) return fmax(bound_of_muon(c), recipe);
-    if (c->precision.grad == GRAD_BF16) return fmax(2e-2, recipe);
-    if (recipe > 0) return recipe;
-    if (c->precision.recipe == RECIPE_FP32) return 1e-5;
-    bool sums = c->parallel.tp > 1 || c->parallel.cp > 1 || c->parallel.ep > 1;
-    if (c->precision.recipe == RECIPE_FP16) return sums ? 5e-3 : 1e-3;
-    return sums ? 2e-2 : 1e-3;
-}
-
-static double bound_of(const struct config *c) { return bound_of_layout(c) + bound_of_codec(c); }
-
-/* Of losses and norms, to which all elements add up: codes that are others by chance are too large as often as too
- * small. */
-static double bound_of_totals(const struct config *c)
-{
-    return config_quantises(c) ? fmin(bound_of(c), 1e-2 + bound_of_codec(c)) : bound_of(c);
-}
-
-/* Gradients that are rounding, or may be: Adam makes full steps of those (verify.h). */
-static bool is_rounding(const struct param *p, double own, double global, bool rough)
-{
-    return own <= 1e-6 * global || (rough && p->init == INIT_ZEROS);
-}
-
-static double relative(double got, double want) { return fabs(got - want) / fmax(fabs(want), 1e-30); }
-
-static void compare(struct verify_layout *l, const struct param_table *p, const struct outcome *want,
-                    const struct outcome *got, int n_steps, bool rough)
-{
-    double global = norm_of(want->grad, p->numel);
-    for (int i = 0; i < p->n; i++) {
-        int64_t o = p->p[i].offset, n = p->p[i].numel;
-        double own = norm_of(want->grad + o, n), values = norm_of(want->value + o, n);
-        worse(l, distance(got->grad + o, want->grad + o, n) / fmax(fmax(own, 1e-2 * global), 1e-30), "gradient",
-              p->p[i].name);
-        if (!is_rounding(&p->p[i], own, global, rough))
-            worse(l, distance(got->value + o, want->value + o, n) / fmax(values, 1e-30), "value", p->p[i].name);
-    }
-    size_t bytes = to_size(p->numel) * sizeof(float), losses = (size_t)n_steps * sizeof(double);
-    l->bit_identical = !memcmp(got->grad, want->grad, bytes) && !memcmp(got->value, want->value, bytes) &&
-                       !memcmp(got->loss, want->loss, losses);
-    for (int s = 0; s < n_steps; s++) {
-        if (got->skipped[s] != want->skipped[s]) worse(l, INFINITY, "left-out steps", "the run");
-        if (want->skipped[s]) continue; /* not finite, in every layout */
-        l->loss_rel_error = fmax(l->loss_rel_error, relative(got->loss[s], want->loss[s]));
-        l->norm_rel_error = fmax(l->norm_rel_error, relative(got->norm[s], want->norm[s]));
-    }
-    l->eval_rel_error = got->eval_tokens == want->eval_tokens ? relative(got->eval_loss, want->eval_loss) : INFINITY;
-    l->bits = hash64(got->grad, bytes) * 31 + hash64(got->value, bytes) * 7 + hash64(got->loss, losses);
-    l->comm_bytes = got->comm_bytes;
-    l->answer_tokens = got->answers.tokens;
-    l->answers_unlike = got->answers.unlike;
-    l->answers_most = got->answers.most;
-    l->answers_identical = got->answers.written == want->answers.written && !got->answers.apart;
-    l->peak_bytes = got->peak_bytes;
-}
-
-/* What another layout saved was read, and the next step is the oracle's. */
-static void compare_resumed(struct verify_layout *l, const struct param_table *p, const struct outcome *want,
-                            const struct outcome *got, const struct shelf_place *from, int n_steps, bool rough)
-{
-    double global = norm_of(want->grad, p->numel);
-    snprintf(l->resumed, sizeof l->resumed, "%s", from->layout);
-    l->resume_identical = outcome_state(got, got->loaded) == from->state;
-    l->resume_rel_error = relative(got->loss[n_steps], want->loss[n_steps]);
-    if (got->skipped[n_steps] != want->skipped[n_steps]) l->resume_rel_error = INFINITY;
-    for (int i = 0; i < p->n; i++) {
-        int64_t o = p->p[i].offset, n = p->p[i].numel;
-        if (is_rounding(&p->p[i], norm_of(want->grad + o, n), global, rough)) continue;
-        l->resume_rel_error = fmax(l->resume_rel_error, distance(got->next + o, want->next + o, n) /
-                                                            fmax(norm_of(want->next + o, n), 1e-30));
-    }
-}
 
 static struct verify_layout *layout_push(struct verify *v)
 {
@@ -163,6 +25,7 @@ static struct verify_layout *layout_push(struct verify *v)
 struct run { /* of verify_run */
     struct verify *v;
     struct config c;
+    struct config asked; /* as it was given, for one rank; c is this with the layout at hand */
     struct trial t;
     struct replay replay;
     struct shelf shelf;
@@ -170,6 +33,8 @@ struct run { /* of verify_run */
     struct outcome want, ref; /* the oracle, and one rank with plain loops */
     struct str held_before;   /* how states lay that were handed over, one line each */
     bool has_ref;
+    const struct trained_asked *trains; /* NULL: the trainer itself does not run */
+    struct trained trained;             /* on a plain rank */
 };
 
 /* Whether a layout before this one holds the state in the same way: then only that one hands it over. */
@@ -180,35 +45,57 @@ static bool held_before(struct run *x)
     const char *kind = c->parallel.pp > 1 ? c->parallel.schedule : "";
     bool plain = !strcmp(kind, "naive") || !strcmp(kind, "gpipe") || !strcmp(kind, "1f1b") || !strcmp(kind, "zbh1") ||
                  !strcmp(kind, "zbh2");
-    snprintf(line, sizeof line, "%d %d %d %d %d %d %s %d %d %d\n", (int)c->parallel.dp_replicate,
+    snprintf(line, sizeof line, "%d %d %d %d %d %d %s %d %d %d %d %d\n", (int)c->parallel.dp_replicate,
              (int)c->parallel.dp_shard, (int)c->parallel.zero, (int)c->parallel.tp, (int)c->parallel.cp,
              (int)c->parallel.pp, plain ? "" : kind, (int)c->parallel.ep, (int)c->parallel.etp,
-             (int)c->parallel.servers);
+             (int)c->parallel.servers, (int)c->parallel.chunks, c->parallel.pp_layers.n);
     if (strstr(str_text(&x->held_before), line)) return true;
     str_puts(&x->held_before, line);
     return false;
 }
 
-static bool judge(const struct run *x, const struct verify_layout *l, const struct outcome *got,
-                  const struct shelf_place *from)
+static void tell(struct verify_layout *l, const struct differences *d, const struct outcome *want,
+                 const struct outcome *got)
+{
+    const struct difference *worst = differences_worst(d);
+    l->bound = worst->bound;
+    l->max_rel_error = worst->error;
+    snprintf(l->tensor, sizeof l->tensor, "%.111s", d->missing[0] ? d->missing : worst->what);
+    l->bound_steps = d->step.bound;
+    l->step_rel_error = d->step.error;
+    snprintf(l->step_tensor, sizeof l->step_tensor, "%s", d->step.what);
+    l->bit_identical = d->same_bits;
+    l->bits = d->bits;
+    l->loss_rel_error = d->loss;
+    l->norm_rel_error = d->norm;
+    l->eval_rel_error = d->eval;
+    l->comm_bytes = got->comm_bytes;
+    l->peak_bytes = got->peak_bytes;
+    l->answer_tokens = got->answers.tokens;
+    l->answers_unlike = got->answers.unlike;
+    l->answers_most = got->answers.most;
+    l->answers_identical = got->answers.written == want->answers.written && !got->answers.apart;
+}
+
+static bool judge(const struct run *x, const struct verify_layout *l, const struct differences *d,
+                  const struct bounds *b, const struct shelf_place *from)
 {
     const struct config *c = &x->c;
-    bool ok = l->max_rel_error <= l->bound && l->loss_rel_error <= l->bound_totals &&
-              l->norm_rel_error <= l->bound_totals && l->eval_rel_error <= l->bound_totals;
-    bool exact = c->numerics.exact_order && l->n_ranks == config_dp(c);
+    bool ok = differences_within(d, b), exact = c->numerics.exact_order && l->n_ranks == config_dp(c);
     if (l->answer_tokens) ok &= l->answers_identical && l->answers_most <= answers_bound(c);
     if (l->answer_tokens && answers_bound(c) == 0) ok &= !l->answers_unlike;
-    if (exact) ok &= l->bit_identical && l->norm_rel_error == 0;
-    if (from) ok &= l->resume_identical && l->resume_rel_error <= fmax(l->bound, from->bound);
+    /* What is computed again or put away has the bits of what is not. */
+    if (exact || l->n_ranks == 1) ok &= l->bit_identical && l->norm_rel_error == 0;
+    if (from) ok &= l->resume_identical && l->resume_rel_error <= fmax(b->value, from->bounds.value);
     if (from && l->n_ranks == 1 && !strcmp(from->layout, "one rank"))
         ok &= l->resume_rel_error == 0; /* as if it had not stopped */
-    return ok && !got->replicas[0];
+    return ok;
 }
 
 /* The same layout with plain loops, beside one rank with them. */
-static int plain_loops(struct run *x, struct verify_layout *l, struct err *e)
+static int plain_loops(struct run *x, struct verify_layout *l, const struct bounds *b, struct err *e)
 {
-    struct verify_layout plain = {0};
+    struct differences d = {0};
     struct outcome got;
     const char *kernels = x->c.run.kernels, *root = x->t.save_to;
     outcome_init(&got, &x->c, x->p.numel);
@@ -219,12 +106,44 @@ static int plain_loops(struct run *x, struct verify_layout *l, struct err *e)
     x->c.run.kernels = kernels;
     x->t.save_to = root;
     if (rc) err_prefix(e, "layout %s with run.kernels ref", l->layout);
-    else compare(&plain, &x->p, &x->ref, &got, x->t.steps, l->bound > 1e-3);
-    l->ref_rel_error =
-        fmax(fmax(plain.max_rel_error, plain.loss_rel_error), fmax(plain.norm_rel_error, plain.eval_rel_error));
-    l->ok &= !rc && l->ref_rel_error <= l->bound;
+    else outcomes_compare(&d, &x->p, &x->ref, &got, b, x->t.steps);
+    l->ref_rel_error = larger(larger(differences_worst(&d)->error, d.loss), larger(d.norm, d.eval));
+    l->ref_ok = !rc && differences_within(&d, b);
+    l->ok &= l->ref_ok;
     outcome_fini(&got);
     return rc;
+}
+
+static int train(struct run *x, struct trained *out, struct err *e)
+{
+    char dir[sizeof x->shelf.dir + 16];
+    snprintf(dir, sizeof dir, "%s/trained", x->shelf.dir);
+    return trained_run(out, x->trains, &x->c, dir, x->v->eps, e);
+}
+
+/* The trainer in this layout beside the trainer on one rank. What it refuses, or ends with, is a difference: the layout
+ * that was compared is not one that trains. */
+static int train_layout(struct run *x, struct err *e)
+{
+    struct verify_layout *l = &x->v->layout[x->v->n - 1];
+    const struct bounds b = bounds_of(&x->c);
+    struct trained *got = xcalloc(1, sizeof *got);
+    struct err why = {0};
+    int rc = train(x, got, &why);
+    if (!rc) {
+        struct difference d = trained_compare(&x->trained, got, &b);
+        l->trained_rel_error = d.error;
+        l->ok &= d.error <= d.bound;
+        snprintf(l->trained_where, sizeof l->trained_where, "%s", d.what);
+    } else {
+        l->trained_rel_error = INFINITY;
+        l->ok = false;
+        snprintf(l->trained_where, sizeof l->trained_where, "%.*s", (int)sizeof l->trained_where - 1, why.text);
+    }
+    x->v->n_trained++;
+    x->v->ok &= l->ok;
+    xfree(got);
+    return rc == ERR_SIGNAL ? err_set(e, rc, "%s", why.text) : OK;
 }
 
 static int one_layout(struct run *x, bool hands_over, bool plain, struct err *e)
@@ -232,10 +151,12 @@ static int one_layout(struct run *x, bool hands_over, bool plain, struct err *e)
     struct verify_layout *l = layout_push(x->v);
     struct shelf_place *place = NULL;
     struct outcome got;
+    struct differences d = {0};
+    const struct bounds b = bounds_of(&x->c);
     l->n_ranks = config_ranks(&x->c);
-    l->bound = bound_of(&x->c);
-    l->bound_totals = bound_of_totals(&x->c);
-    l->ref_rel_error = -1;
+    l->bound = b.value;
+    l->bound_totals = b.totals;
+    l->ref_rel_error = l->trained_rel_error = -1;
     layout_name(&x->c, l->layout, sizeof l->layout);
     outcome_init(&got, &x->c, x->p.numel);
     x->t.out = &got;
@@ -245,19 +166,26 @@ static int one_layout(struct run *x, bool hands_over, bool plain, struct err *e)
     x->t.load_from = from ? from->path : NULL;
     if (!rc) rc = trial_run(&x->t, e);
     if (rc) err_prefix(e, "layout %s", l->layout);
-    else compare(l, &x->p, &x->want, &got, x->t.steps, l->bound > 1e-3);
-    if (!rc && from) compare_resumed(l, &x->p, &x->want, &got, from, x->t.steps, fmax(l->bound, from->bound) > 1e-3);
+    else {
+        outcomes_compare(&d, &x->p, &x->want, &got, &b, x->t.steps);
+        tell(l, &d, &x->want, &got);
+    }
+    if (!rc && from) {
+        const struct bounds both = bounds_most(b, from->bounds);
+        snprintf(l->resumed, sizeof l->resumed, "%s", from->layout);
+        l->resume_identical = outcome_state(&got, got.loaded) == from->state;
+        l->resume_rel_error = outcomes_compare_next(&x->p, &x->want, &got, &both, x->t.steps);
+    }
     l->routed = x->replay.routed;
     l->elsewhere = x->replay.elsewhere;
-    l->ok = !rc && judge(x, l, &got, from);
-    if (got.replicas[0]) snprintf(l->tensor, sizeof l->tensor, "replicas: %.80s", got.replicas);
+    l->ok = !rc && judge(x, l, &d, &b, from);
     if (place) {
         snprintf(place->layout, sizeof place->layout, "%s", l->layout);
         place->state = outcome_state(&got, got.value);
-        place->bound = l->bound;
+        place->bounds = b;
     }
     outcome_fini(&got);
-    if (!rc && plain && x->has_ref) rc = plain_loops(x, l, e);
+    if (!rc && plain && x->has_ref) rc = plain_loops(x, l, &b, e);
     x->v->ok &= l->ok;
     return rc;
 }
@@ -303,8 +231,26 @@ static int settle_eps(struct run *x, struct err *e)
     return rc;
 }
 
-/* One rank: what all others are compared with. It writes down what its routers choose, and saves what the first layout
- * goes on from. */
+/* One rank that computes nothing twice, puts nothing away and sends nothing: what saves memory or time must change no
+ * number, so the oracle has none of it. */
+static struct config plain_of(const struct config *c)
+{
+    struct config p = *c;
+    const struct layout_try one = {.dp_replicate = 1, .dp_shard = 1, .tp = 1, .cp = 1, .pp = 1};
+    layouts_apply(&one, &p);
+    p.parallel.ranks_here = 1;
+    p.memory.chosen = (struct recompute){0};
+    p.memory.away = 0;
+    p.memory.offload_to = "host";
+    p.memory.limit = NULL;
+    p.memory.limit_bytes = 0;
+    p.precision.keep_weights = false;
+    p.comm.grad = p.comm.param = CODEC_KEPT;
+    return p;
+}
+
+/* What all others are compared with. It writes down what its routers choose, and saves what the first layout goes on
+ * from. */
 static int run_oracle(struct run *x, struct err *e)
 {
     struct shelf_place *place;
@@ -313,6 +259,7 @@ static int run_oracle(struct run *x, struct err *e)
     bool has_eps = optim_reads(&o, "eps");
     int rc = has_eps ? settle_eps(x, e) : OK;
     x->v->eps = has_eps ? x->c.optimizer.eps : 0;
+    x->asked.optimizer.eps = x->c.optimizer.eps;
     if (!rc) rc = shelf_open(&x->shelf, x->p.numel * 4 * (1 + x->want.moments), e);
     if (!rc) rc = shelf_next(&x->shelf, x->t.steps, &place, e);
     if (rc) return rc;
@@ -324,20 +271,32 @@ static int run_oracle(struct run *x, struct err *e)
     x->v->replayed = x->replay.pick && x->replay.force;
     snprintf(place->layout, sizeof place->layout, "one rank");
     place->state = outcome_state(&x->want, x->want.value);
+    place->bounds = bounds_of(&x->c);
     x->v->loss = x->want.loss[x->t.steps - 1];
     for (int s = 0; s < x->t.steps; s++) x->v->left_out += x->want.skipped[s];
     return rc;
 }
 
-/* One rank with plain loops beside it. In bf16 they round in other places; so do gradients that are kept in bf16. */
+/* The trainer itself on that rank. A config that it refuses is not an error here: it is said. */
+static int train_oracle(struct run *x, const struct trained_asked *q, struct err *e)
+{
+    const char *why = trained_why_not(&x->c);
+    struct err refused = {0};
+    x->trains = q;
+    int rc = why ? ERR_REQUEST : train(x, &x->trained, &refused);
+    if (!rc) return OK;
+    if (rc != ERR_REQUEST) return err_set(e, rc, "the trainer on one rank: %s", refused.text);
+    snprintf(x->v->untrained, sizeof x->v->untrained, "%.399s", why ? why : refused.text);
+    x->trains = NULL;
+    return OK;
+}
+
+/* One rank with plain loops beside it. */
 static int run_plain_oracle(struct run *x, struct err *e)
 {
-    struct verify_layout l = {0};
+    struct differences d;
     const char *kernels = x->c.run.kernels;
-    bool quantises = config_quantises(&x->c);
-    double bound = x->c.precision.recipe == RECIPE_FP32 && x->c.precision.grad == GRAD_FP32 ? 1e-5 : 2e-2;
-    bound = fmax(bound, bound_of_muon(&x->c));
-    if (quantises) bound = 2e-1;
+    const struct bounds b = bounds_of_loops(&x->c);
     if (!strcmp(kernels, "ref")) return OK;
     x->c.run.kernels = "ref";
     x->t.save_to = NULL;
@@ -345,9 +304,9 @@ static int run_plain_oracle(struct run *x, struct err *e)
     int rc = trial_run(&x->t, e);
     x->c.run.kernels = kernels;
     if (rc) return err_prefix(e, "one rank with run.kernels ref");
-    compare(&l, &x->p, &x->want, &x->ref, x->t.steps, bound > 1e-3);
-    x->v->ref_rel_error = fmax(fmax(l.max_rel_error, l.loss_rel_error), fmax(l.norm_rel_error, l.eval_rel_error));
-    x->v->ok &= x->v->ref_rel_error <= bound;
+    outcomes_compare(&d, &x->p, &x->want, &x->ref, &b, x->t.steps);
+    x->v->ref_rel_error = larger(larger(differences_worst(&d)->error, d.loss), larger(d.norm, d.eval));
+    x->v->ok &= differences_within(&d, &b);
     x->has_ref = true;
     return OK;
 }
@@ -396,9 +355,9 @@ static bool is_one_of(int at, int n, int some)
     return at == 0 || (int64_t)at * some / n != (int64_t)(at - 1) * some / n;
 }
 
-/* Of the ways in which state lies, and of all layouts, so many go on from another's checkpoint and run with plain loops
- * too. */
-enum { HAND_OVER = 32, PLAIN = 4 };
+/* Of the ways in which state lies, and of all layouts, so many go on from another's checkpoint, run with plain loops
+ * too, and in the trainer itself; all of them where that decides what is learned. */
+enum { HAND_OVER = 32, PLAIN = 4, TRAINED = 4 };
 
 static int run_layouts(struct run *x, const struct layouts *all, unsigned axes, struct err *e)
 {
@@ -416,6 +375,8 @@ static int run_layouts(struct run *x, const struct layouts *all, unsigned axes, 
         layouts_apply(&all->at[i], &x->c);
         bool hands_over = fresh[i] && is_one_of(way, ways, HAND_OVER < ways ? HAND_OVER : ways);
         rc = one_layout(x, hands_over, at > 0 && is_one_of(at, n, PLAIN < n ? PLAIN : n), e);
+        bool trains = x->c.train.objective != OBJECTIVE_NEXT || is_one_of(n - 1 - at, n, TRAINED < n ? TRAINED : n);
+        if (!rc && x->trains && trains) rc = train_layout(x, e);
         way += fresh[i];
         at++;
     }
@@ -423,44 +384,93 @@ static int run_layouts(struct run *x, const struct layouts *all, unsigned axes, 
     return rc;
 }
 
-int verify_run(struct verify *v, const struct config *config, int max_ranks, unsigned axes, int n_steps, struct err *e)
+static void run_open(struct run *x, struct verify *v, const struct config *c, int32_t *tokens[2], int n_steps)
 {
-    CHECK(n_steps >= 1 && n_steps <= VERIFY_MAX_STEPS, "%d steps", n_steps);
-    struct run x = {.v = v, .c = *config};
-    struct model_config m = x.c.model;
+    *v = (struct verify){.ok = true};
+    *x = (struct run){.v = v, .asked = *c};
+    x->asked.optimizer.warmup_steps = 0;
+    x->c = plain_of(&x->asked);
+    struct model_config m = x->c.model;
+    model_declare(&m, NULL, &x->p);
+    outcome_init(&x->want, &x->c, x->p.numel);
+    outcome_init(&x->ref, &x->c, x->p.numel);
+    replay_init(&x->replay, &x->c, n_steps + 1);
+    for (int i = 0; i < 2; i++) tokens[i] = trial_tokens(&x->c, i);
+    x->t = (struct trial){.c = &x->c,
+                          .tokens = tokens[0],
+                          .unseen = tokens[1],
+                          .steps = n_steps,
+                          .global = &x->p,
+                          .replay = &x->replay};
+}
+
+static void run_close(struct run *x, int32_t *tokens[2])
+{
+    shelf_close(&x->shelf);
+    replay_free(&x->replay);
+    outcome_fini(&x->want);
+    outcome_fini(&x->ref);
+    param_table_free(&x->p);
+    str_free(&x->held_before);
+    for (int i = 0; i < 2; i++) xfree(tokens[i]);
+}
+
+/* The layout that the config itself asks for, with all that it says of it. */
+static int run_own(struct run *x, const struct config *own, struct err *e)
+{
+    double eps = x->asked.optimizer.eps;
+    x->c = *own;
+    x->c.optimizer.warmup_steps = 0;
+    x->c.optimizer.eps = eps;
+    x->c.parallel.ranks_here = config_ranks(own);
+    int rc = one_layout(x, true, false, e);
+    x->v->layout[x->v->n - 1].own = true;
+    return rc || !x->trains ? rc : train_layout(x, e);
+}
+
+/* Whether the config's own layout uses none but these axes. */
+static bool own_is_asked(const struct verify_asked *q)
+{
+    if (!q->own) return false;
+    const struct layout_try t = {.dp_replicate = to_int(q->own->parallel.dp_replicate),
+                                 .dp_shard = to_int(q->own->parallel.dp_shard),
+                                 .tp = to_int(q->own->parallel.tp),
+                                 .cp = to_int(q->own->parallel.cp),
+                                 .pp = to_int(q->own->parallel.pp),
+                                 .ep = to_int(q->own->parallel.ep),
+                                 .servers = to_int(q->own->parallel.servers)};
+    return !(axes_of(&t) & ~q->axes);
+}
+
+int verify_all(struct verify *v, const struct verify_asked *q, struct err *e)
+{
+    CHECK(q->steps >= 1 && q->steps <= VERIFY_MAX_STEPS, "%d steps", q->steps);
+    struct run x;
     struct layouts all = {0};
-    struct config two = *config; /* ranks, that share out sequences */
+    struct config two = *q->config; /* ranks, that share out sequences */
+    int32_t *tokens[2];
+    run_open(&x, v, q->config, tokens, q->steps);
     two.parallel.dp_shard *= 2;
-    *v = (struct verify){.ok = true, .bound = bound_of(&two)};
-    model_declare(&m, NULL, &x.p);
-    outcome_init(&x.want, &x.c, x.p.numel);
-    outcome_init(&x.ref, &x.c, x.p.numel);
-    replay_init(&x.replay, &x.c, n_steps + 1);
-    int32_t *tokens = trial_tokens(&x.c, 0), *unseen = trial_tokens(&x.c, 1);
-    x.t = (struct trial){.c = &x.c,
-                         .tokens = tokens,
-                         .unseen = unseen,
-                         .steps = n_steps,
-                         .global = &x.p,
-                         .replay = &x.replay};
-    x.c.parallel.dp_replicate = x.c.parallel.dp_shard = 1;
-    x.c.parallel.zero = 0;
+    v->bound = bounds_of(&two).value;
     int rc = run_oracle(&x, e);
-    if (!rc) rc = run_plain_oracle(&x, e);
-    layouts_enumerate(&all, config, max_ranks);
-    if (!rc) rc = run_layouts(&x, &all, axes, e);
-    if (!rc && v->n < 2 && max_ranks > 1) rc = nothing_to_compare(axes, max_ranks, e);
-    if (!rc) check_zero_bits(v, config);
+    if (!rc && q->max_ranks) rc = run_plain_oracle(&x, e);
+    if (!rc && q->trains) rc = train_oracle(&x, q->trains, e);
+    x.c = x.asked;
+    const bool own = own_is_asked(q);
+    if (!rc && own) rc = run_own(&x, q->own, e);
+    x.c = x.asked;
+    if (q->max_ranks) layouts_enumerate(&all, &x.asked, q->max_ranks);
+    if (!rc) rc = run_layouts(&x, &all, q->axes, e);
+    if (!rc && v->n - own < 2 && q->max_ranks > 1) rc = nothing_to_compare(q->axes, q->max_ranks, e);
+    if (!rc) check_zero_bits(v, q->config);
     layouts_free(&all);
-    shelf_close(&x.shelf);
-    replay_free(&x.replay);
-    outcome_fini(&x.want);
-    outcome_fini(&x.ref);
-    param_table_free(&x.p);
-    str_free(&x.held_before);
-    xfree(tokens);
-    xfree(unseen);
+    run_close(&x, tokens);
     return rc;
+}
+
+int verify_run(struct verify *v, const struct config *c, int max_ranks, unsigned axes, int steps, struct err *e)
+{
+    return verify_all(v, &(struct verify_asked){.config = c, .max_ranks = max_ranks, .axes = axes, .steps = steps}, e);
 }
 
 void verify_free(struct verify *v)

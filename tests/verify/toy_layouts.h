@@ -17,19 +17,26 @@
 #include "verify/verify.h"
 #include "sanitized.h"
 
-static inline void resolve(struct config *c, struct arena *a, const char *const *keys, int n)
+/* The words of a small config, and keys behind them; returns how many. all: room for 64. */
+static inline int toy_words(char **all, struct arena *a, const char *const *keys, int n)
 {
     static const char *const toy[] = {"model.layers=2",       "model.hidden=36",      "model.heads=3",
                                       "model.ffn=52",         "model.vocab=67",       "model.seq_len=20",
                                       "run.threads=1",        "comm.timeout_s=60",    "batch.global=8",
                                       "batch.micro=2",        "parallel.dp_shard=-1", "optimizer.lr=1e-3",
                                       "precision.recipe=fp32"};
-    char *all[64];
     int k = 0;
-    struct err e = {0};
-    struct conf *f;
     for (size_t i = 0; i < sizeof toy / sizeof *toy; i++) all[k++] = arena_strdup(a, toy[i]);
     for (int i = 0; i < n; i++) all[k++] = arena_strdup(a, keys[i]);
+    return k;
+}
+
+static inline void resolve(struct config *c, struct arena *a, const char *const *keys, int n)
+{
+    char *all[64];
+    struct err e = {0};
+    struct conf *f;
+    int k = toy_words(all, a, keys, n);
     if (config_load(c, &f, a, NULL, all, k, &e)) fail_msg("%s", e.text);
     if (config_resolve(c, f, 0, 1, &e)) fail_msg("%s", e.text);
 }
