@@ -31,7 +31,8 @@ void data_tell_left_out(const struct config *c, const char *why, struct json_out
 /* What help says in several of them. */
 #define DATA_TOKENIZER "byte, a tokenizer.json, or a directory that holds one"
 #define DATA_INPUT                                                                                                     \
-    "INPUT is a text file, a .jsonl, .csv, .tsv or .parquet file (one document per line or row), a tar shard of\n"     \
+    "INPUT is a text file, a .jsonl, .json, .csv, .tsv or .parquet file (one document per record or row), a tar "      \
+    "shard of\n"                                                                                                       \
     "samples, packed by gzip or zstd or not, several in braces (s-{00..99}.tar), or a folder (its text files, "        \
     "recursively; hidden, empty and binary ones are passed over).\n"
 #define DATA_COLUMN(T, field)                                                                                          \

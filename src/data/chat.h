@@ -95,6 +95,8 @@ int chat_answered(struct chat_work *w, const struct json *record, const char *an
  * of the answer. Nothing is taken off their end. The template may tell the day: this is no training data.
  *   fails   ERR_CORRUPT: the template refuses them */
 int chat_prompt(struct chat_work *w, const struct json *messages, const char *where, struct tokens *ids, struct err *e);
+/* Those of a record that asks with messages, "prompt" or "messages", and perhaps "system". */
+int chat_asked(struct chat_work *w, const struct json *record, const char *where, struct tokens *ids, struct err *e);
 
 /* The same with whatever else a template may be given; each NULL, or false, is nothing. */
 struct chat_asked {

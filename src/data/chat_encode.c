@@ -253,11 +253,24 @@ int chat_answered(struct chat_work *w, const struct json *record, const char *an
     out->ids.n = 0;
     int code = chat_record_answered(&r, record, answer, n, where, e);
     if (code) return code;
-    const struct json *prompt = json_get(record, "prompt");
+    const struct json *asked;
+    struct json *own = NULL;
     if (ended || !r.messages) code = encode_record(w, &r, where, out, e);
-    else code = encode_unfinished(w, prompt ? prompt : json_get(record, "messages"), answer, n, where, out, e);
+    else code = chat_record_asked(record, &asked, &own, where, e);
+    if (!code && !ended && r.messages) code = encode_unfinished(w, asked, answer, n, where, out, e);
+    json_free(own);
     if (!ended) out->ends_trained = false;
     chat_record_fini(&r);
+    return code;
+}
+
+int chat_asked(struct chat_work *w, const struct json *record, const char *where, struct tokens *ids, struct err *e)
+{
+    const struct json *asked;
+    struct json *own;
+    int code = chat_record_asked(record, &asked, &own, where, e);
+    if (!code) code = chat_prompt(w, asked, where, ids, e);
+    json_free(own);
     return code;
 }
 

@@ -256,15 +256,34 @@ void chat_record_unread(const struct chat_record *r, const char *template, struc
     str_free(&name);
 }
 
+int chat_record_asked(const struct json *record, const struct json **asked, struct json **own, const char *where,
+                      struct err *e)
+{
+    struct chat_record r = {.record = record};
+    const struct json *prompt = json_get(record, "prompt"), *list = prompt ? prompt : json_get(record, "messages"),
+                      *system;
+    *own = NULL;
+    *asked = list;
+    int code = chat_system(&r, chat_is_list(list) ? list : NULL, &system, where, e);
+    if (code || !system) return code;
+    if (!chat_is_list(list))
+        return err_set(e, ERR_CORRUPT,
+                       "%s: has a member \"system\" beside a prompt that is a text, which is read as it is, without a "
+                       "template; write the prompt as messages",
+                       where);
+    code = read_lists(&r, list, "prompt", NULL, system, where, e);
+    *asked = *own = r.own;
+    return code;
+}
+
 /* What is asked, and an answer to it. */
-static int put_answer(struct chat_record *r, const struct json *asked, const struct json *system, const char *answer,
-                      size_t n, const char *where, struct err *e)
+static int put_answer(struct chat_record *r, const struct json *asked, const char *answer, size_t n, const char *where,
+                      struct err *e)
 {
     struct str text = {0};
     struct json_out o = {.s = &text};
     if (memchr(answer, 0, n)) return err_set(e, ERR_CORRUPT, "%s: an answer that holds a NUL", where);
     json_begin_array(&o, NULL);
-    if (system) chat_put_message(&o, "system", system);
     int code = chat_put_list(&o, asked, "prompt", where, e);
     chat_put_text(&o, "assistant", answer);
     json_end_array(&o);
@@ -273,25 +292,9 @@ static int put_answer(struct chat_record *r, const struct json *asked, const str
     return code;
 }
 
-int chat_record_answered(struct chat_record *r, const struct json *record, const char *answer, size_t n,
-                         const char *where, struct err *e)
+static int answer_messages(struct chat_record *r, const struct json *asked, const char *answer, size_t n,
+                           const char *where, struct err *e)
 {
-    const struct json *prompt = json_get(record, "prompt"), *asked = prompt ? prompt : json_get(record, "messages"),
-                      *system;
-    *r = (struct chat_record){.record = record};
-    int code = chat_system(r, chat_is_list(asked) ? asked : NULL, &system, where, e);
-    if (code) return code;
-    if (chat_is_text(prompt) && system)
-        return err_set(e, ERR_CORRUPT,
-                       "%s: has a member \"system\" beside a prompt that is a text, which is read as it is, without a "
-                       "template; write the prompt as messages",
-                       where);
-    if (chat_is_text(prompt)) {
-        r->prompt = json_string(prompt, &r->prompt_n, "");
-        r->completion = answer;
-        r->completion_n = n;
-        return r->prompt_n ? OK : err_set(e, ERR_CORRUPT, "%s: the prompt is empty", where);
-    }
     if (!chat_is_list(asked))
         return err_set(e, ERR_CORRUPT,
                        "%s: wanted a record with \"prompt\", a text or a list of messages, or with a list \"messages\"",
@@ -300,8 +303,25 @@ int chat_record_answered(struct chat_record *r, const struct json *record, const
     const char *role = last ? json_string(json_get(json_at(asked, last - 1), "role"), NULL, "") : "";
     if (!strcmp(role, "assistant"))
         return err_set(e, ERR_CORRUPT, "%s: the last message is the assistant's, and it was to answer", where);
-    code = put_answer(r, asked, system, answer, n, where, e);
-    if (!code) code = read_answers(r, last + (system != NULL), where, e);
+    int code = put_answer(r, asked, answer, n, where, e);
+    return code ? code : read_answers(r, last, where, e);
+}
+
+int chat_record_answered(struct chat_record *r, const struct json *record, const char *answer, size_t n,
+                         const char *where, struct err *e)
+{
+    const struct json *prompt = json_get(record, "prompt"), *asked;
+    struct json *own;
+    *r = (struct chat_record){.record = record};
+    int code = chat_record_asked(record, &asked, &own, where, e);
+    if (!code && chat_is_text(prompt)) {
+        r->prompt = json_string(prompt, &r->prompt_n, "");
+        r->completion = answer;
+        r->completion_n = n;
+        return r->prompt_n ? OK : err_set(e, ERR_CORRUPT, "%s: the prompt is empty", where);
+    }
+    if (!code) code = answer_messages(r, asked, answer, n, where, e);
+    json_free(own);
     if (code) chat_record_fini(r);
     return code;
 }

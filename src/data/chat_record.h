@@ -34,6 +34,10 @@ int chat_record_read(struct chat_record *r, const struct json *record, enum chat
 int chat_record_answered(struct chat_record *r, const struct json *record, const char *answer, size_t n,
                          const char *where, struct err *e);
 void chat_record_fini(struct chat_record *r);
+/* The messages that a record asks with, its prompt or its messages, below its text for the system: the record's own, or
+ * in *own, to be freed. Neither is looked at here. ERR_CORRUPT. */
+int chat_record_asked(const struct json *record, const struct json **asked, struct json **own, const char *where,
+                      struct err *e);
 /* Members that say something and that nobody reads: neither the form the record is of, nor the template, whose text has
  * no such word. Each ends with a NUL. */
 void chat_record_unread(const struct chat_record *r, const char *template, struct str *out);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/image_index_impl.h"
@@ -14,9 +15,13 @@
 static bool is_tar(const char *path) { return str_ends(path, ".tar"); }
 
 /* Of a folder, only its .tar files; what is named is one, whatever its name. */
-static void keep_shards(struct source_list *l)
+static void keep_shards(struct source_list *l, const char *input)
 {
     int64_t kept = 0;
+    const char *first = NULL;
+    for (int64_t i = 0; i < l->n && !first; i++)
+        if (!l->files[i].named && !is_tar(l->files[i].path)) first = l->files[i].path;
+    if (first) log_info("data: %s: what is no .tar shard in it is passed over: %s", input, first);
     for (int64_t i = 0; i < l->n; i++) {
         struct source_file f = l->files[i];
         if (f.named || is_tar(f.path)) {
@@ -96,10 +101,10 @@ int image_input_list(struct image_input *in, const struct image_index_options *o
     in->set->scan = (struct image_scan_options){.label = o->label ? o->label : LABELS_USUAL, .classes = o->classes};
     int code = source_list_add(in->list, o->path, e);
     if (code) return code;
-    keep_shards(in->list);
-    if (in->list->n) return OK;
     char *shown = remote_hidden(o->path);
-    code = err_set(e, ERR_REQUEST, "%s: holds no tar shard; pictures are read from .tar files (WebDataset)", shown);
+    keep_shards(in->list, shown);
+    if (!in->list->n)
+        code = err_set(e, ERR_REQUEST, "%s: holds no tar shard; pictures are read from .tar files (WebDataset)", shown);
     xfree(shown);
     return code;
 }

@@ -47,6 +47,12 @@ static int encode(struct reader *r, const struct json *record, struct err *e)
     size_t n;
     const char *text = json_string(prompt, &n, NULL);
     r->ids.n = 0;
+    if (text && json_string(json_get(record, "system"), NULL, NULL) &&
+        *json_string(json_get(record, "system"), NULL, ""))
+        return err_set(e, ERR_CORRUPT,
+                       "%s: has a member \"system\" beside a prompt that is a text, which is read as it is, without a "
+                       "template; write the prompt as messages",
+                       where(r));
     if (text) {
         int rc = tokenizer_encode(r->t, text, n, &r->ids, e);
         if (rc) err_prefix(e, "%s", where(r));
@@ -63,7 +69,7 @@ static int encode(struct reader *r, const struct json *record, struct err *e)
     const char *role = last ? json_string(json_get(json_at(list, last - 1), "role"), NULL, "") : "";
     if (!strcmp(role, "assistant"))
         return err_set(e, ERR_CORRUPT, "%s: the last message is the assistant's, and it is to answer", where(r));
-    return chat_prompt(r->work, list, where(r), &r->ids, e);
+    return chat_asked(r->work, record, where(r), &r->ids, e);
 }
 
 static void keep(struct policy_prompts *p, const struct tokens *ids, const char *record, size_t n)

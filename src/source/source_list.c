@@ -136,6 +136,22 @@ static int check_table(const char *path, struct err *e)
     return OK;
 }
 
+/* A folder is a run's: its lock holds the number of a process. 1, 0, < 0. */
+static int holds_run(const char *folder, struct err *e)
+{
+    char *path = fs_join(folder, "lock"), *text = NULL;
+    int64_t bytes;
+    size_t n = 0;
+    int code = fs_look(path, &bytes, e), what = code ? code : fs_what(path, e);
+    bool maybe = what == FS_FILE && bytes > 1 && bytes <= 24;
+    code = what < 0 ? what : maybe ? fs_read_all(path, 24, &text, &n, e) : OK;
+    xfree(path);
+    if (code || !maybe) return code;
+    bool is = strspn(text, "0123456789") + 1 == n && text[n - 1] == '\n';
+    xfree(text);
+    return is;
+}
+
 static int walk_folder(struct walk *w, const char *folder, int depth, struct err *e);
 
 /* A folder, found in another or named. */
@@ -168,8 +184,10 @@ static int walk_name(struct walk *w, const char *folder, const char *name, int d
         code = without_stat(w, path, errno, e);
     } else if (S_ISDIR(st.st_mode)) {
         row = beside_of(name, true);
-        if (row) pass_over(w, path, row->is);
-        else code = enter(w, path, &st, depth + 1, e);
+        if (!row) code = holds_run(path, e);
+        if (row || code > 0) pass_over(w, path, row ? row->is : "the folder of a run");
+        if (code > 0) code = OK;
+        else if (!row && !code) code = enter(w, path, &st, depth + 1, e);
     } else if (!S_ISREG(st.st_mode)) {
         pass_over(w, path, "neither a file nor a folder");
     } else if (st.st_size > 0) {

@@ -29,6 +29,16 @@ for name in dedup.work/unit-00000.json lost+found/x t.json.counting/x t.tok.work
 done
 [ "$(documents "$dir/out")" = "$want" ] || fail "with all that: $(documents "$dir/out")"
 
+# A run whose folder lies in what it reads: the same text at every start.
+mkdir "$dir/text"
+echo "somebody's text, long enough for a sample" >"$dir/text/a.txt"
+printf 'model: {layers: 1, hidden: 8, heads: 1, seq_len: 4}\nrun: {threads: 1}\nbatch: {global: 1}\n' >"$dir/t.yaml"
+for steps in 1 2; do
+    "$tutti" train "$dir/t.yaml" "data.train=$dir/text" "run.dir=$dir/text/run" run.steps=$steps checkpoint.every=1 >"$dir/log" 2>&1 || fail "a run in its text: $(tail -5 "$dir/log")"
+done
+grep -q "goes on" "$dir/log" || grep -q "step 2/2" "$dir/log" || fail "the second start: $(cat "$dir/log")"
+[ "$(documents "$dir/text")" = "somebody's text, long enough for a sample\n" ] || fail "with a run in it: $(documents "$dir/text")"
+
 # Somebody's own.
 mkdir "$dir/own"
 echo '{"text": "mine"}' >"$dir/own/removed-00000.jsonl"

@@ -241,6 +241,21 @@ static void test_answered(void **state)
         tokenizer_decode(t, cut.ids.ids + asked.n, cut.ids.n - asked.n, true, &said);
         assert_string_equal(str_text(&said), "And <|im_end|>");
         str_free(&said);
+        if (strcmp(row->name, "gemma")) { /* whose template takes no system */
+            struct tokens below = {0};
+            struct chat_tokens system =
+                answered(c, "{\"system\": \"S\", \"prompt\": " ASKED "}", "And <|im_end|>", false);
+            struct json *record;
+            assert_ok(json_parse(&record, "{\"system\": \"S\", \"messages\": " ASKED "}",
+                                 strlen("{\"system\": \"S\", \"messages\": " ASKED "}"), "asked", &e),
+                      &e);
+            assert_ok(chat_asked(w, record, "here", &below, &e), &e);
+            assert_true(below.n > asked.n && system.ids.n - below.n == cut.ids.n - asked.n);
+            assert_memory_equal(system.ids.ids, below.ids, to_size(below.n) * sizeof *below.ids);
+            json_free(record);
+            chat_tokens_free(&system);
+            tokens_free(&below);
+        }
         struct chat_tokens two = encode(c, "{\"prompt\": \"a b\", \"completion\": \"cd\"}"),
                            ab = answered(c, "{\"prompt\": \"a b\"}", "cd", true),
                            open = answered(c, "{\"prompt\": \"a b\"}", "cd", false),
