@@ -154,8 +154,6 @@ static int settle_llama(struct hf_model *m, const struct json *config, const str
 static int settle_mixtral(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore,
                           const char *what, struct err *e)
 {
-    if (!json_get(config, "num_key_value_heads") && m->model.heads % m->model.kv_heads)
-        m->model.kv_heads = m->model.heads;
     m->model.moe.ffn = m->model.ffn;
     return settle_llama(m, config, ignore, what, e);
 }
@@ -200,8 +198,14 @@ static int settle_deepseek(struct hf_model *m, const struct json *config, const 
                            const char *what, struct err *e)
 {
     struct model_config *c = &m->model;
-    int rc = settle_llama(m, config, ignore, what, e);
+    int64_t said = c->head_dim;
     c->kv_heads = c->heads; /* their number is that of the queries, whatever num_key_value_heads says */
+    int rc = settle_llama(m, config, ignore, what, e);
+    if (rc == OK && m->family == HF_DEEPSEEK_V3 && said && said != c->mla.rope_dim)
+        rc = err_set(e, ERR_REQUEST,
+                     "%s: head_dim: %lld: their code makes angles for so many columns of a head, and qk_rope_head_dim "
+                     "%lld turn",
+                     what, (long long)said, (long long)c->mla.rope_dim);
     c->head_dim = c->mla.nope_dim + c->mla.rope_dim;
     return rc == OK ? settle_router(m, config, what, e) : rc;
 }
@@ -315,6 +319,18 @@ static int read_head_scale(struct model_config *c, const struct json *config, co
     return OK;
 }
 
+/* Newer files say feed_forward_proj once more in its parts, and their code goes by these. */
+static int check_feed_forward(const struct model_config *c, const struct json *config, const char *what, struct err *e)
+{
+    bool gated = c->feed_forward == FEED_FORWARD_GATED;
+    const char *act = gated ? "gelu_new" : "relu", *said = json_string(json_get(config, "dense_act_fn"), NULL, "?");
+    if (hf_given(config, "dense_act_fn") && strcmp(said, act))
+        return err_set(e, ERR_REQUEST, "%s: dense_act_fn: %.40s, and feed_forward_proj makes it %s", what, said, act);
+    if (hf_given(config, "is_gated_act") && json_bool(json_get(config, "is_gated_act"), !gated) != gated)
+        return err_set(e, ERR_REQUEST, "%s: is_gated_act: is not what feed_forward_proj says", what);
+    return OK;
+}
+
 /* Their layers are each stack's: the decoder's are as many as the encoder's where nothing is said. Any length of text
  * will do. */
 static int settle_t5(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
@@ -332,7 +348,8 @@ static int settle_t5(struct hf_model *m, const struct json *config, const struct
         return err_set(e, ERR_REQUEST, "%s: num_decoder_layers: with num_layers more than 10000 layers", what);
     c->kv_heads = c->heads;
     c->max_positions = MAMBA_POSITIONS;
-    return read_head_scale(c, config, what, e);
+    int rc = check_feed_forward(c, config, what, e);
+    return rc ? rc : read_head_scale(c, config, what, e);
 }
 
 /* Two limits of steps; no number that is finite: there is none. */

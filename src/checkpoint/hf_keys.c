@@ -56,8 +56,8 @@ static const struct key keys[] = {
 
     {"num_decoder_layers", T, READ, NULL, 0},
     {"is_encoder_decoder", T, TRUE_, NULL, 22},
-    {"is_gated_act", T, HARMLESS, NULL, 0}, /* what the kind of these layers says */
-    {"dense_act_fn", T, HARMLESS, NULL, 0},
+    {"is_gated_act", T, READ, NULL, 0}, /* what feed_forward_proj says, or another model */
+    {"dense_act_fn", T, READ, NULL, 0},
     {"initializer_factor", T, HARMLESS, NULL, 0},
     {"classifier_dropout", T, HARMLESS, NULL, 0},
     {"decoder_start_token_id", T, READ, NULL, 0},
@@ -98,9 +98,13 @@ static const struct key keys[] = {
     {"_sliding_window_pattern", G3, READ, NULL, 0},
     {"no_rope_layers", SM, READ, NULL, 0},
     {"no_rope_layer_interval", SM, READ, NULL, 0},
+    {"qkv_bias", Q3 | QM, FALSE_, NULL, 0}, /* Qwen3-Coder's; nothing reads them */
+    {"use_qk_norm", Q3 | QM, TRUE_, NULL, 0},
+    {"shared_expert_intermediate_size", QM, ZERO, NULL, 0},
     {"mlp_only_layers", QM, READ, NULL, 0},
     {"decoder_sparse_step", QM, READ, NULL, 0},
 
+    {"attn_logit_softcapping", G3, HARMLESS, NULL, 0}, /* their class has it and their code does not apply it */
     {"cache_implementation", GM, HARMLESS, NULL, 0},
     {"use_bidirectional_attention", GM, FALSE_, NULL, 0},
     {"hidden_act", GM, HARMLESS, NULL, 0},                   /* their code reads another key */
@@ -143,6 +147,7 @@ static const struct key keys[] = {
     {"bos_token_id", IN_LLAVA, HARMLESS, NULL, 0},          /* the text's are read */
     {"eos_token_id", IN_LLAVA, HARMLESS, NULL, 0},
     {"quantization_config", IN_LLAVA | IN_TOWER, NULL_, NULL, 0},
+    {"is_encoder_decoder", IN_LLAVA | IN_TOWER, FALSE_, NULL, 0},
     {"projection_dim", IN_TOWER, HARMLESS, NULL, 0}, /* of a head that compares pictures with texts */
     {"vision_use_head", IN_TOWER, HARMLESS, NULL, 0},
     {"attention_dropout", IN_TOWER, HARMLESS, NULL, 0},
@@ -177,8 +182,9 @@ static const struct key keys[] = {
     {"sliding_window", NH, NULL_, NULL, 0},
     {"hidden_dropout", NH, HARMLESS, NULL, 0},
     {"rms_norm_eps", NH, HARMLESS, NULL, 0}, /* their code reads layer_norm_epsilon */
-    {"expand", NH, HARMLESS, NULL, 0},       /* the inner width is that of the heads */
-    {"chunk_size", NH, HARMLESS, NULL, 0},   /* where sums are cut: the same sums */
+    {"norm_eps", NH, HARMLESS, NULL, 0},
+    {"expand", NH, HARMLESS, NULL, 0},     /* the inner width is that of the heads */
+    {"chunk_size", NH, HARMLESS, NULL, 0}, /* where sums are cut: the same sums */
     {"time_step_min", NH, HARMLESS, NULL,
      0}, /* how weights begin; docs/state-spaces.md says what releases make of it */
     {"time_step_max", NH, HARMLESS, NULL, 0},
@@ -314,6 +320,13 @@ static bool is_harmless(const char *name)
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
         if (strcmp(harmless[i], name) == 0) return true;
     return false;
+}
+
+enum hf_key_kind hf_key_kind(unsigned in, const char *name)
+{
+    struct key k;
+    if (!find(in, name, &k)) return is_harmless(name) ? HF_KEY_HARMLESS : HF_KEY_UNKNOWN;
+    return k.rule == READ ? HF_KEY_READ : k.rule == HARMLESS ? HF_KEY_HARMLESS : HF_KEY_ONE_VALUE;
 }
 
 int hf_keys_check(enum hf_family family, const struct json *config, const struct hf_ignore *ignore, const char *what,

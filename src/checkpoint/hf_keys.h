@@ -19,6 +19,9 @@ int hf_keys_check_in(unsigned in, const struct json *config, const struct hf_ign
  * Members are named "rope_scaling.factor" in `ignore` and in errors. */
 int hf_keys_check_rope(enum hf_family family, const struct json *rope, const char *key, unsigned in,
                        const struct hf_ignore *ignore, const char *what, struct err *e);
+/* What the tables say of a key. For tests, which hold them against lists of the libraries' own. */
+enum hf_key_kind { HF_KEY_UNKNOWN, HF_KEY_READ, HF_KEY_ONE_VALUE, HF_KEY_HARMLESS };
+enum hf_key_kind hf_key_kind(unsigned in, const char *name);
 /* A value as errors show it, cut short. */
 void hf_print_value(struct str *s, const struct json *v);
 /* Keys with one value only that their libraries want to see. */

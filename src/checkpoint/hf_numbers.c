@@ -13,7 +13,8 @@
     }
 enum {
     G = 1 << HF_GPT2,
-    V = 1 << HF_VIT | 1 << HF_BERT,
+    V = 1 << HF_VIT,
+    B = 1 << HF_BERT,
     PH = 1 << HF_PHI3,
     MB = 1 << HF_MAMBA2,
     T = 1 << HF_T5,
@@ -21,11 +22,13 @@ enum {
 };
 
 const struct number hf_more_numbers[] = {
-    MORE(embed_dropout, 1, {G, "embd_pdrop", 110, SPELT_ZERO, 0}, {PH, "embd_pdrop", 137, SPELT_ZERO, 0}),
-    MORE(attention_dropout, 1, {G, "attn_pdrop", 120, SPELT_ZERO, 0},
-         {ALL & ~G & ~V & ~MB & ~T, "attention_dropout", 140, SPELT_ZERO, 0},
-         {V, "attention_probs_dropout_prob", 120, SPELT_ZERO, 0}),
-    MORE(init_std, 10, {ALL, "initializer_range", 910, SPELT_ZERO, 0.02}),
+    MORE(embed_dropout, 1, {G, "embd_pdrop", 110, SPELT_ZERO, 0.1}, {PH, "embd_pdrop", 137, SPELT_ZERO, 0}),
+    MORE(attention_dropout, 1, {G, "attn_pdrop", 120, SPELT_ZERO, 0.1},
+         {ALL & ~G & ~V & ~B & ~MB & ~T, "attention_dropout", 140, SPELT_ZERO, 0},
+         {V, "attention_probs_dropout_prob", 120, SPELT_ZERO, 0},
+         {B, "attention_probs_dropout_prob", 120, SPELT_ZERO, 0.1}),
+    MORE(init_std, 10, {ALL & ~MB, "initializer_range", 910, SPELT_ZERO, 0.02},
+         {MB, "initializer_range", 910, SPELT_ZERO, 0.1}),
     {.row = {.path = NULL}},
 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "checkpoint/hf_tokenizer_keys.h"
 #include "config/key.h"
 #include "config/start_weights.h"
 
@@ -157,4 +158,5 @@ void from_say(const struct weights *w, const struct config *c, const struct toke
         log_info("%s tells hidden tokens: the head of model.classes is drawn anew", weights_path(w));
     say_dropout(&h, w, c);
     if (t) say_tokenizer(w, t);
+    if (t) hf_tokenizer_say(w);
 }

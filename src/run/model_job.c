@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "checkpoint/hf_generation.h"
+#include "checkpoint/hf_tokenizer_keys.h"
 #include "config/start_weights.h"
 #include "run/decoding_ranks.h"
 
@@ -67,6 +68,7 @@ static void say_weights(const struct started *s, const struct model_at_work *m)
 
 void model_job_say_wishes(const struct model_at_work *m)
 {
+    if (!m->replica) hf_tokenizer_say(m->weights);
     static const char name[] = "generation_config.json";
     struct str wishes = {0};
     struct err e = {0};

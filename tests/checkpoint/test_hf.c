@@ -7,7 +7,8 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/hf_generation.h"
-#include "checkpoint/hf_numbers.h"
+#include "checkpoint/hf_same.h"
+#include "checkpoint/hf_tokenizer_keys.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights.h"
 
@@ -61,28 +62,6 @@ static void check_elements(struct hf *h, struct dice *d)
     }
 }
 
-static bool same_numbers(const struct number *rows, const void *a, const void *b)
-{
-    bool same = true;
-    for (const struct number *n = rows; n->row.path; n++) {
-        const char *x = (const char *)a + n->row.offset, *y = (const char *)b + n->row.offset;
-        size_t bytes = n->row.type == CONF_BOOL      ? sizeof(bool)
-                       : n->row.type == CONF_CHOICE  ? sizeof(int)
-                       : n->row.type == CONF_NUMBERS ? sizeof(struct conf_numbers)
-                                                     : 8;
-        if (n->row.type == CONF_WORD && !strcmp(*y ? y : n->row.otherwise, *x ? x : n->row.otherwise)) continue;
-        if (memcmp(x, y, bytes)) print_message("%s differs\n", n->row.path), same = false;
-    }
-    return same;
-}
-
-static int same_model(const struct hf_model *a, const struct hf_model *b)
-{
-    return a->family == b->family && a->model.family == b->model.family &&
-           same_numbers(model_numbers, &a->model, &b->model) && same_numbers(hf_more_numbers, a, b) &&
-           a->bos == b->bos && a->n_eos == b->n_eos && memcmp(a->eos, b->eos, sizeof a->eos) == 0;
-}
-
 static void gpt2_is_read(void **state)
 {
     (void)state;
@@ -110,7 +89,7 @@ static void gpt2_is_read(void **state)
                                     .bos = 50256,
                                     .eos = {50256},
                                     .n_eos = 1};
-    assert_true(same_model(m, &wanted));
+    assert_true(hf_same(m, &wanted));
     assert_int_equal(hf_n_params(m), 2 + 2 * 16 + 2);
     assert_int_equal(hf_find(h, "head.weight"), -1);
     assert_int_equal(hf_dtype(h, 0), DT_F32);
@@ -151,7 +130,7 @@ static void llama_is_read(void **state)
                                     .bos = 1,
                                     .eos = {2},
                                     .n_eos = 1};
-    assert_true(same_model(m, &wanted));
+    assert_true(hf_same(m, &wanted));
     assert_int_equal(hf_n_params(m), 1 + 2 * 9 + 2);
     assert_int_equal(hf_dtype(h, 0), DT_BF16);
     check_elements(h, &d);
@@ -200,7 +179,7 @@ static void round_trip(void **state)
                               .shard_bytes = limits[k % 2]};
         assert_ok(hf_export(out, &x, &e));
         assert_ok(hf_open(&again, out, NULL, &e));
-        assert_true(same_model(hf_model_get(h), hf_model_get(again)));
+        assert_true(hf_same(hf_model_get(h), hf_model_get(again)));
         assert_ok(safetensors_open(&a, names[k / 2], &e));
         assert_ok(safetensors_open(&b, out, &e));
         assert_int_equal(safetensors_count(a), safetensors_count(b));
@@ -498,7 +477,7 @@ static void the_output_matrix_is_that_of_the_files(void **state)
         struct hf_export x = {.model = m, .dtype = DT_F32, .get = get_from_hf, .ctx = h};
         assert_ok(hf_export(out, &x, &e)); /* and so it is written again */
         assert_ok(hf_open(&again, out, NULL, &e));
-        assert_true(same_model(m, hf_model_get(again)));
+        assert_true(hf_same(m, hf_model_get(again)));
         hf_close(again);
         hf_close(h);
         xfree(out);
@@ -583,6 +562,40 @@ static void generation_is_read_and_said(void **state)
         struct str s = {0};
         assert_ok(hf_generation_unfollowed(wishes[i].text, strlen(wishes[i].text), "g", &s, &e));
         assert_string_equal(str_text(&s), wishes[i].said);
+        str_free(&s);
+    }
+}
+
+/* What tokenizer_config.json says otherwise than tokenizer.json is said; the same, and what no id hangs on, is not. */
+static void tokenizers_that_say_otherwise_are_told(void **state)
+{
+    (void)state;
+    static const char tokens[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"<pad>\":1}},\"added_tokens\":[{\"id\":2,\"content\":\"<end>"
+        "\"}],"
+        "\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":true},\"pre_tokenizer\":{\"type\":\"Sequence\","
+        "\"pretokenizers\":[{\"type\":\"Split\"},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}}";
+    static const struct {
+        const char *config, *said;
+    } rows[] = {
+        {"{\"eos_token\":\"<end>\",\"model_max_length\":1000000000000000019884624838656,\"legacy\":false}", ""},
+        {"{\"add_prefix_space\":false,\"do_lower_case\":true,\"strip_accents\":null}", ""},
+        {"{\"add_prefix_space\":true}", "add_prefix_space true"},
+        {"{\"do_lower_case\":false,\"split_special_tokens\":true}", "do_lower_case false, split_special_tokens true"},
+        {"{\"tokenize_chinese_chars\":true}", ""}, /* there is no such step to turn on or off */
+        {"{\"added_tokens_decoder\":{\"2\":{\"content\":\"<end>\"}},\"additional_special_tokens\":[\"<pad>\"]}", ""},
+        {"{\"added_tokens_decoder\":{\"7\":{\"content\":\"<new>\"}}}",
+         "added_tokens_decoder has a token that tokenizer.json has not: <new>"},
+        {"{\"additional_special_tokens\":[{\"content\":\"<end>\"},\"<x>\"]}",
+         "additional_special_tokens has a token that tokenizer.json has not: <x>"},
+        {"{\"a_new_key\":[1],\"another\":null,\"a_third\":false}",
+         "a_new_key a list of 1 (a key that tutti does not know)"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err e = {0};
+        struct str s = {0};
+        assert_ok(hf_tokenizer_unfollowed(rows[i].config, strlen(rows[i].config), tokens, strlen(tokens), &s, &e));
+        assert_string_equal(str_text(&s), rows[i].said);
         str_free(&s);
     }
 }
@@ -682,7 +695,7 @@ static void weights_of_both_kinds(void **state)
     struct hf_model again;
     assert_ok(weights_open(&w, dir, &e));
     assert_ok(weights_model(w, &again, &e));
-    assert_true(same_model(&m, &again));
+    assert_true(hf_same(&m, &again));
     assert_ok(weights_file(w, "tokenizer.json", &text, &n, &e));
     assert_string_equal(text, "{}");
     float y[4 * 12];
@@ -737,6 +750,7 @@ int main(void)
         cmocka_unit_test(copies_are_compared),
         cmocka_unit_test(generation_is_read_and_said),
         cmocka_unit_test(padding_is_said),
+        cmocka_unit_test(tokenizers_that_say_otherwise_are_told),
         cmocka_unit_test(an_index_may_name_a_shared_head),
         cmocka_unit_test(weights_of_both_kinds),
         cmocka_unit_test(adapters_of_another_kind),
