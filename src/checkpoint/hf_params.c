@@ -281,7 +281,8 @@ static bool behind_features(const struct hf_model *m, const char *theirs)
 bool hf_is_ignored(const struct hf_model *m, const char *theirs)
 {
     /* An output matrix that is the embedding: hf_read.c has compared them. */
-    if (m->model.tie_embeddings && str_ends(theirs, "lm_head.weight")) return true;
+    const char *head = m->family == HF_LLAVA ? "language_model.lm_head.weight" : "lm_head.weight";
+    if (m->model.tie_embeddings && !strcmp(theirs, head)) return true;
     if (m->family == HF_BERT && m->model.tie_embeddings && !strcmp(theirs, "cls.predictions.decoder.weight"))
         return true;
     if (model_unmasks(&m->model) && strstr(theirs, "pooler.dense.")) return true; /* of a head beside this one */

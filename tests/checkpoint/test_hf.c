@@ -503,6 +503,9 @@ static void copies_are_compared(void **state)
         assert_err(ERR_REQUEST, tables[i].name, hf_open(&h, dir, NULL, &e));
         assert_non_null(strstr(e.text, "is not shared.weight once more"));
     }
+    const struct safetensors_spec stray = {"visual.lm_head.weight", DT_F32, {2, {8, 8}}};
+    put_model(dir, LLAMA ",\"tie_word_embeddings\":true}", &stray, 1, NULL);
+    assert_err(ERR_REQUEST, "visual.lm_head.weight has no place in this model", hf_open(&h, dir, NULL, &e));
     put_model(dir, T5 "}", &short_one, 1, NULL);
     assert_err(ERR_REQUEST, "encoder.embed_tokens.weight is not shared.weight", hf_open(&h, dir, NULL, &e));
     scratch_free(dir);
