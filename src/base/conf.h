@@ -111,6 +111,9 @@ const char *conf_where(const struct conf *c, const char *path);
 int conf_error(const struct conf *c, struct err *e, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void conf_print(const struct conf_row *rows, const void *target, struct str *out); /* resolved YAML */
-void conf_print_help(const struct conf_row *rows, struct str *out);                /* key, default, doc */
+/* Whether two texts of YAML, as conf_print writes them, are the same value of a row that is no list (conf_same.c); one
+ * that the row does not take is the same as its own letters only. */
+bool conf_same(const struct conf_row *row, const char *a, const char *b);
+void conf_print_help(const struct conf_row *rows, struct str *out); /* key, default, doc */
 
 #endif

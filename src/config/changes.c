@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both configs are compared as printed text, key by key; what the checkpoint's config does not have (it is of an older
- * tutti) counts as the default. The rules are a table of prefixes, of which the longest that fits decides; a number of
- * the model goes by its role first. */
+/* Both configs are read as printed text, key by key, and the values compared as their rows read them (base/conf.h:
+ * conf_same); what the checkpoint's config does not have (it is of an older tutti) counts as the default. The rules are
+ * a table of prefixes, of which the longest that fits decides; a number of the model goes by its role first. */
 #include "config/changes.h"
 
 #include <stdarg.h>
@@ -18,100 +18,108 @@
 #include "config/config_recipe.h"
 #include "remote/remote.h"
 
-enum effect { SILENT, SAID, REFUSED };
-
 static const struct rule {
     const char *prefix;
-    enum effect effect;
+    enum changes_effect effect;
 } rules[] = {
-    {"", SAID},
-    {"model", REFUSED},
-    {"model.from", SAID}, /* starting weights: not used again */
-    {"data.train", REFUSED},
-    {"data.train.path", SAID}, /* what is behind paths and columns is compared: compare_data */
-    {"data.train.column", SAID},
-    {"data.train.chat", SAID},
-    {"data.train.target", SAID},
-    {"data.train.train_on", SAID},
-    {"data.tokenizer", SAID},
-    {"data.order", REFUSED},
-    {"data.seed", REFUSED},
-    {"data.reset_positions", REFUSED},
-    {"data.mask_boundaries", REFUSED},
-    {"data.skip_bad", SAID},
-    {"data.pack", REFUSED},
-    {"data.window", REFUSED},
-    {"data.parts", REFUSED},
-    {"data.group", REFUSED},
-    {"data.weights", REFUSED},
-    {"data.prefix_rate", REFUSED},
-    {"data.fim", REFUSED},
-    {"data.mlm", REFUSED},
-    {"data.spans", REFUSED},
-    {"data.cut_pairs", REFUSED},
-    {"data.begin", REFUSED},
-    {"data.cache_dir", SILENT},
-    {"data.workers", SILENT}, /* any number prepares the same batches */
-    {"data.prefetch", SILENT},
-    {"data.remote", SILENT},
-    {"batch.global", REFUSED},
-    {"adapter", REFUSED},
-    {"adapter.from", SAID}, /* starting values: not used again */
-    {"train", REFUSED},     /* what is not trained has no state to go on from */
-    {"train.grpo", SAID},
-    {"train.grpo.group", REFUSED}, /* which prompts come when */
-    {"train.grpo.updates", REFUSED},
-    {"train.grpo.tell_every", SILENT},
-    {"train.grpo.at_once", SILENT},
-    {"train.grpo.reward_limit_s", SILENT},
-    {"train.grpo.reward_tries", SILENT},
-    {"train.grpo.reward_pause_s", SILENT},
-    {"optimizer.name", REFUSED},
-    {"optimizer.embeddings.name", REFUSED},
-    {"optimizer.vectors.name", REFUSED},
-    {"optimizer.moments", REFUSED},
-    {"optimizer.block", REFUSED},
-    {"precision.master", REFUSED},
-    {"precision.history", REFUSED},
-    {"precision.fallback", SAID},
-    {"precision.keep_weights", SILENT},
-    {"precision.telemetry", SAID}, /* when a layer falls back */
-    {"parallel", SILENT},
-    {"parallel.servers", SAID},
-    {"parallel.server_mode", SAID},
-    {"parallel.staleness", SAID},
-    {"comm", SILENT},
-    {"comm.grad", SAID}, /* what travels is rounded */
-    {"comm.param", SAID},
-    {"memory", SILENT},
-    {"moe", SILENT},
-    {"checkpoint", SILENT},
-    {"run", SILENT},
-    {"run.seed", REFUSED},
-    {"run.steps", SAID},
-    {"run.stop_early", SAID}, /* when it ends */
-    {"run.stop_early_delta", SAID},
+    {"model", CHANGES_REFUSED},
+    {"model.from", CHANGES_SAID}, /* starting weights: not used again */
+    {"data.train", CHANGES_REFUSED},
+    {"data.train.path", CHANGES_SAID}, /* what is behind paths and columns is compared: compare_data */
+    {"data.train.column", CHANGES_SAID},
+    {"data.train.chat", CHANGES_SAID},
+    {"data.train.target", CHANGES_SAID},
+    {"data.train.train_on", CHANGES_SAID},
+    {"data.tokenizer", CHANGES_SAID},
+    {"data.order", CHANGES_REFUSED},
+    {"data.seed", CHANGES_REFUSED},
+    {"data.reset_positions", CHANGES_REFUSED},
+    {"data.mask_boundaries", CHANGES_REFUSED},
+    {"data.skip_bad", CHANGES_SAID},
+    {"data.pack", CHANGES_REFUSED},
+    {"data.window", CHANGES_REFUSED},
+    {"data.parts", CHANGES_REFUSED},
+    {"data.group", CHANGES_REFUSED},
+    {"data.weights", CHANGES_REFUSED},
+    {"data.prefix_rate", CHANGES_REFUSED},
+    {"data.fim", CHANGES_REFUSED},
+    {"data.mlm", CHANGES_REFUSED},
+    {"data.spans", CHANGES_REFUSED},
+    {"data.cut_pairs", CHANGES_REFUSED},
+    {"data.begin", CHANGES_REFUSED},
+    {"data.valid", CHANGES_SAID},
+    {"data.image", CHANGES_SAID},
+    {"data.cache_dir", CHANGES_SILENT},
+    {"data.workers", CHANGES_SILENT}, /* any number prepares the same batches */
+    {"data.prefetch", CHANGES_SILENT},
+    {"data.remote", CHANGES_SILENT},
+    {"batch.global", CHANGES_REFUSED},
+    {"batch.micro", CHANGES_SAID},
+    {"adapter", CHANGES_REFUSED},
+    {"adapter.from", CHANGES_SAID}, /* starting values: not used again */
+    {"train", CHANGES_REFUSED},     /* what is not trained has no state to go on from */
+    {"train.grpo", CHANGES_SAID},
+    {"train.grpo.group", CHANGES_REFUSED}, /* which prompts come when */
+    {"train.grpo.updates", CHANGES_REFUSED},
+    {"train.grpo.tell_every", CHANGES_SILENT},
+    {"train.grpo.at_once", CHANGES_SILENT},
+    {"train.grpo.reward_limit_s", CHANGES_SILENT},
+    {"train.grpo.reward_tries", CHANGES_SILENT},
+    {"train.grpo.reward_pause_s", CHANGES_SILENT},
+    {"optimizer", CHANGES_SAID},
+    {"optimizer.name", CHANGES_REFUSED},
+    {"optimizer.embeddings.name", CHANGES_REFUSED},
+    {"optimizer.vectors.name", CHANGES_REFUSED},
+    {"optimizer.moments", CHANGES_REFUSED},
+    {"optimizer.block", CHANGES_REFUSED},
+    {"numerics", CHANGES_SAID},
+    {"precision", CHANGES_SAID},
+    {"precision.master", CHANGES_REFUSED},
+    {"precision.history", CHANGES_REFUSED},
+    {"precision.keep_weights", CHANGES_SILENT},
+    {"parallel", CHANGES_SILENT},
+    {"parallel.servers", CHANGES_SAID},
+    {"parallel.server_mode", CHANGES_SAID},
+    {"parallel.staleness", CHANGES_SAID},
+    {"comm", CHANGES_SILENT},
+    {"comm.grad", CHANGES_SAID}, /* what travels is rounded */
+    {"comm.param", CHANGES_SAID},
+    {"memory", CHANGES_SILENT},
+    {"moe", CHANGES_SILENT},
+    {"checkpoint", CHANGES_SILENT},
+    {"run", CHANGES_SILENT},
+    {"run.seed", CHANGES_REFUSED},
+    {"run.steps", CHANGES_SAID},
+    {"run.stop_early", CHANGES_SAID}, /* when it ends */
+    {"run.stop_early_delta", CHANGES_SAID},
 };
 
 /* Whole words of a key: "model" fits model and model.layers, not models. */
 static bool fits(const char *prefix, const char *key)
 {
     size_t n = strlen(prefix);
-    return n == 0 || (strncmp(prefix, key, n) == 0 && (key[n] == 0 || key[n] == '.'));
+    return strncmp(prefix, key, n) == 0 && (key[n] == 0 || key[n] == '.');
 }
 
-static enum effect effect_of(const char *key)
+int changes_effect(const char *key)
 {
     const struct number *n = number_find(key);
-    if (n && (n->role == NUMBER_LEARN || n->role == NUMBER_TABLE)) return SAID;
+    if (n && (n->role == NUMBER_LEARN || n->role == NUMBER_TABLE)) return CHANGES_SAID;
     size_t best = 0;
-    enum effect found = SAID;
+    int found = -1;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (fits(rules[i].prefix, key) && strlen(rules[i].prefix) >= best) {
             best = strlen(rules[i].prefix);
-            found = rules[i].effect;
+            found = (int)rules[i].effect;
         }
     return found;
+}
+
+/* A key that only another tutti has is said. */
+static enum changes_effect effect_of(const char *key)
+{
+    int effect = changes_effect(key);
+    return effect < 0 ? CHANGES_SAID : (enum changes_effect)effect;
 }
 
 static bool allowed(const struct config *c, const char *key)
@@ -142,7 +150,8 @@ int changes_allowed_check(const struct config *c, const struct conf *f, struct e
 struct pairs {
     struct pair {
         char key[CONFIG_KEY];
-        struct str value; /* of a list: all items' */
+        char **value; /* of a list: all items' */
+        int n, room;
     } * p;
     int n, room;
 };
@@ -167,31 +176,51 @@ static void pairs_read(struct pairs *s, const char *text)
             *p = (struct pair){0};
             snprintf(p->key, sizeof p->key, "%s", r.key);
         }
-        if (p->value.n) str_puts(&p->value, ", ");
-        str_add(&p->value, r.whole, r.whole_n);
+        GROW(p->value, p->n, p->room, 1);
+        p->value[p->n++] = xstrndup(r.whole, r.whole_n);
     }
 }
 
 static void pairs_free(struct pairs *s)
 {
-    for (int i = 0; i < s->n; i++) str_free(&s->p[i].value);
+    for (int i = 0; i < s->n; i++) {
+        for (int k = 0; k < s->p[i].n; k++) xfree(s->p[i].value[k]);
+        xfree(s->p[i].value);
+    }
     xfree(s->p);
 }
 
-/* Numbers by value, since another tutti may have printed them in another form. */
-static bool same_value(const char *a, const char *b)
+/* A pair's values as a reader sees them. */
+static const char *shown(const struct pair *p, struct str *out)
 {
-    while (*a || *b) {
-        char *end_a, *end_b;
-        double x = strtod(a, &end_a), y = strtod(b, &end_b);
-        if (end_a > a && end_b > b && x == y) {
-            a = end_a;
-            b = end_b;
-        } else if (*a++ != *b++) {
-            return false;
-        }
+    str_clear(out);
+    if (!p) str_puts(out, "nothing");
+    for (int i = 0; p && i < p->n; i++) str_printf(out, "%s%s", i ? ", " : "", p->value[i]);
+    return str_text(out);
+}
+
+/* The row that reads a printed key's values, of the items of a list too; NULL: this tutti has no such key. */
+static const struct conf_row *row_of(const char *key)
+{
+    for (const struct conf_row *r = config_rows; r->path; r++) {
+        size_t n = strlen(r->path);
+        if (strncmp(key, r->path, n) != 0) continue;
+        if (!key[n]) return r->type == CONF_LIST ? r->item : r; /* a list of one, printed as its item's first row */
+        if (key[n] != '.' || r->type != CONF_LIST) continue;
+        for (const struct conf_row *item = r->item; item->path; item++)
+            if (!strcmp(item->path, key + n + 1)) return item;
     }
-    return true;
+    return NULL;
+}
+
+/* Value by value, each as its row reads it: another tutti may have printed a number in another form. */
+static bool same_values(const char *key, const struct pair *a, const struct pair *b)
+{
+    const struct conf_row *row = row_of(key);
+    bool same = a->n == b->n;
+    for (int i = 0; same && i < a->n; i++)
+        same = row ? conf_same(row, a->value[i], b->value[i]) : !strcmp(a->value[i], b->value[i]);
+    return same;
 }
 
 /* ---- the data ---- */
@@ -225,61 +254,73 @@ struct differences {
 };
 
 static void __attribute__((format(printf, 4, 5)))
-tell(struct differences *x, enum effect effect, const char *key, const char *fmt, ...)
+tell(struct differences *x, enum changes_effect effect, const char *key, const char *fmt, ...)
 {
-    bool let = effect == REFUSED && allowed(x->c, key);
+    bool let = effect == CHANGES_REFUSED && allowed(x->c, key);
     char said[2 * CONFIG_VALUE], *what;
     va_list args;
-    if (effect == SILENT) return;
+    if (effect == CHANGES_SILENT) return;
     va_start(args, fmt);
     vsnprintf(said, sizeof said, fmt, args);
     va_end(args);
     what = remote_hidden(said);
     log_info("%s: %s%s", key, what, let ? " (allowed by checkpoint.allow_changes)" : "");
-    if (effect == REFUSED && !let) {
+    if (effect == CHANGES_REFUSED && !let) {
         str_printf(&x->refused, "%s%s: %s", x->refused.n ? "; " : "", key, what);
         str_printf(&x->keys, "%s%s", x->keys.n ? "," : "", key);
     }
     xfree(what);
 }
 
-/* `here` are the values of a key of a list's items, and each is the one that an item has which does not name the key:
- * so a config from before there was the key says the same. */
-static bool items_as_usual(const char *key, const char *here)
+static bool is_of_items(const char *key)
 {
-    for (const struct conf_row *r = config_rows; r->path; r++) {
-        size_t n = strlen(r->path);
-        if (r->type != CONF_LIST || strncmp(key, r->path, n) != 0 || key[n] != '.') continue;
-        for (const struct conf_row *item = r->item; item->path; item++) {
-            if (strcmp(item->path, key + n + 1) != 0 || !item->otherwise) continue;
-            size_t m = strlen(item->otherwise);
-            while (!strncmp(here, item->otherwise, m) && !strncmp(here + m, ", ", 2)) here += m + 2;
-            return !strcmp(here, item->otherwise);
-        }
-    }
+    for (const struct conf_row *r = config_rows; r->path; r++)
+        if (!strcmp(r->path, key)) return false;
+    return true;
+}
+
+/* Values of a key of a list's items, of which each is the one that an item has which does not name the key: so a config
+ * from before there was the key says the same. */
+static bool items_as_usual(const struct pair *here)
+{
+    const struct conf_row *row = row_of(here->key);
+    bool usual = row && row->otherwise && is_of_items(here->key);
+    for (int i = 0; usual && i < here->n; i++) usual = conf_same(row, here->value[i], row->otherwise);
+    return usual;
+}
+
+/* What says alone that data is the same where the checkpoint does not know its tokens. */
+static bool tells_data(const char *key)
+{
+    static const char *const keys[] = {"data.train.path", "data.train.column", "data.train.chat", "data.train.train_on",
+                                       "data.skip_bad"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!strcmp(key, keys[i])) return true;
     return false;
 }
 
 static void compare(struct differences *x, const struct pairs *mine, const struct pairs *theirs,
                     const struct pairs *otherwise, int data)
 {
+    struct str here = {0}, there = {0};
     for (int i = 0; i < mine->n; i++) {
-        const char *key = mine->p[i].key;
-        const struct pair *p = pair_of(theirs, key);
-        if (!p) p = pair_of(otherwise, key);
-        const char *here = str_text(&mine->p[i].value), *there = p ? str_text(&p->value) : "nothing";
-        if (!p && items_as_usual(key, here)) continue;
-        bool unknown = data < 0 && (!strcmp(key, "data.train.path") || !strcmp(key, "data.train.column") ||
-                                    !strcmp(key, "data.train.chat") || !strcmp(key, "data.train.train_on") ||
-                                    !strcmp(key, "data.skip_bad")); /* only they tell */
-        if (!same_value(here, there))
-            tell(x, unknown ? REFUSED : effect_of(key), key, "%s here, %s in the checkpoint", here, there);
+        const struct pair *m = &mine->p[i], *p = pair_of(theirs, m->key);
+        if (!p) p = pair_of(otherwise, m->key);
+        if (p ? same_values(m->key, m, p) : items_as_usual(m)) continue;
+        tell(x, data < 0 && tells_data(m->key) ? CHANGES_REFUSED : effect_of(m->key), m->key,
+             "%s here, %s in the checkpoint", shown(m, &here), shown(p, &there));
     }
-    for (int i = 0; i < theirs->n; i++)
-        if (!pair_of(mine, theirs->p[i].key))
-            tell(x, effect_of(theirs->p[i].key) == SILENT ? SILENT : SAID, theirs->p[i].key,
-                 "nothing here, %s in the checkpoint", str_text(&theirs->p[i].value));
-    if (data == 0) tell(x, REFUSED, "data.train", "not the tokens that the checkpoint was trained on");
+    for (int i = 0; i < theirs->n; i++) {
+        const struct pair *p = &theirs->p[i];
+        enum changes_effect effect = effect_of(p->key);
+        if (pair_of(mine, p->key)) continue;
+        if (effect == CHANGES_REFUSED && !row_of(p->key))
+            effect = CHANGES_SAID; /* of another tutti: nobody can give it here */
+        tell(x, effect, p->key, "nothing here, %s in the checkpoint", shown(p, &there));
+    }
+    if (data == 0) tell(x, CHANGES_REFUSED, "data.train", "not the tokens that the checkpoint was trained on");
+    str_free(&here);
+    str_free(&there);
 }
 
 static int refuse(const struct ckpt *ckpt, const struct differences *x, struct err *e)
@@ -290,6 +331,13 @@ static int refuse(const struct ckpt *ckpt, const struct differences *x, struct e
                    "it with checkpoint.allow_changes=[%.150s], or start afresh with another run.dir",
                    ckpt_path(ckpt), str_text(&x->refused), x->refused.n > 420 ? " ..." : "",
                    x->keys.n > 150 ? "all" : str_text(&x->keys));
+}
+
+static bool names(const struct pair *p, const char *word)
+{
+    for (int i = 0; i < p->n; i++)
+        if (strstr(p->value[i], word)) return true;
+    return false;
 }
 
 int changes_histories(const struct ckpt *ckpt, const struct config *c, struct err *e)
@@ -303,17 +351,16 @@ int changes_histories(const struct ckpt *ckpt, const struct config *c, struct er
     int rc = ckpt_attachment(ckpt, "config.yaml", &text, &n, e);
     if (rc || !text) return rc;
     pairs_read(&theirs, text);
-    for (int i = 0; i < theirs.n; i++)
-        had |= fits("precision", theirs.p[i].key) && strstr(str_text(&theirs.p[i].value), "fp8-delayed");
+    for (int i = 0; i < theirs.n; i++) had |= fits("precision", theirs.p[i].key) && names(&theirs.p[i], "fp8-delayed");
     const struct pair *recipe = pair_of(&theirs, "precision.recipe");
     if (!had)
         rc = err_set(e, ERR_REQUEST,
                      "cannot resume from %.200s with fp8-delayed: it is of a run in %.20s and has no histories of "
                      "largest values, which scales follow from; choose precision.recipe: fp8-current, or begin "
                      "another run.dir with its weights (model.from=%.200s)",
-                     ckpt_path(ckpt), recipe ? str_text(&recipe->value) : "bf16", ckpt_path(ckpt));
+                     ckpt_path(ckpt), recipe ? recipe->value[0] : "bf16", ckpt_path(ckpt));
     const struct pair *steps = pair_of(&theirs, "precision.history");
-    long long kept = steps ? atoll(str_text(&steps->value)) : c->precision.history;
+    long long kept = steps ? atoll(steps->value[0]) : c->precision.history;
     if (!rc && kept != c->precision.history)
         rc = err_set(e, ERR_REQUEST,
                      "cannot resume from %.200s: it has histories of %lld steps, and "
@@ -343,10 +390,10 @@ int changes_check(const struct ckpt *ckpt, const struct config *c, const struct 
     pairs_read(&theirs, text);
     pairs_read(&otherwise, str_text(&usual));
     struct differences x = {.c = c};
-    const struct pair *cut = pair_of(&mine, "model.seq_len"), *was = pair_of(&theirs, "model.seq_len");
-    if (!was) was = pair_of(&otherwise, "model.seq_len");
-    bool same_cut =
-        cut && was && same_value(str_text(&cut->value), str_text(&was->value)); /* samples are what is fingerprinted */
+    const char *length = "model.seq_len"; /* samples are what is fingerprinted */
+    const struct pair *cut = pair_of(&mine, length), *was = pair_of(&theirs, length);
+    if (!was) was = pair_of(&otherwise, length);
+    bool same_cut = cut && was && same_values(length, cut, was);
     compare(&x, &mine, &theirs, &otherwise, same_cut ? compare_data(ckpt, d) : -1);
     rc = refuse(ckpt, &x, e);
     str_free(&x.refused);

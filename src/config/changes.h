@@ -21,6 +21,10 @@ struct changes_data {
 };
 void changes_put_data(const struct changes_data *d, struct json_out *o); /* a member "data" of the checkpoint's extra */
 
+/* What follows where a key differs. */
+enum changes_effect { CHANGES_SILENT, CHANGES_SAID, CHANGES_REFUSED };
+int changes_effect(const char *key); /* -1: no rule says, which is so for no key of config_rows (a test walks them) */
+
 /* Says every difference in a line; ERR_REQUEST names those that are refused, both values, and the key that allows them.
  * A checkpoint without a config (imported) has nothing to compare. */
 int changes_check(const struct ckpt *ckpt, const struct config *c, const struct changes_data *d, struct err *e);

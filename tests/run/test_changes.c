@@ -247,12 +247,170 @@ static void test_other_versions(void **state)
     assert_contains(e.text, "allow_changes=[batch.global,run.seed]");
 }
 
+/* ---- every key of the table ---- */
+static bool takes(struct conf *f, const char *key, const char *value)
+{
+    char text[400];
+    struct err e = {0};
+    snprintf(text, sizeof text, "%s=%s", key, value);
+    return conf_override(f, text, &e) == OK;
+}
+
+/* A number of the row's range from which a factor of ten, one and a sign lead to others: 10 and 100 end alike. */
+static const char *round_number(const struct conf_row *r)
+{
+    static const char *const choices[] = {"10", "100", "1000", "100000", "0.1", "0.01"};
+    if (r->type != CONF_INT && r->type != CONF_REAL) return NULL;
+    for (int i = 0; i < 6; i++) {
+        double v = atof(choices[i]);
+        bool any = r->lo == 0 && r->hi == 0, whole = v == (double)(int64_t)v;
+        if ((any || (v >= r->lo && v <= r->hi)) && (r->type == CONF_REAL || whole)) return choices[i];
+    }
+    return NULL;
+}
+
+/* What a key may become: the k-th of its values that differ from `now`; false: there is no k-th. */
+static bool other_value(const struct conf_row *r, const char *now, int k, char out[200])
+{
+    double v = atof(now), to[] = {v * 10, v / 10, v + 1, v - 1, -v, v + 2, v + 0.25};
+    if (r->type == CONF_INT || r->type == CONF_REAL) {
+        if (k < 7) snprintf(out, 200, "%.17g", to[k]);
+        return k < 7;
+    }
+    if (r->type == CONF_CHOICE) {
+        const char *w = r->choices;
+        for (; k > 0 && w; k--) w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL;
+        if (w) snprintf(out, 200, "%.*s", (int)strcspn(w, "|"), w);
+        return w != NULL;
+    }
+    if (r->type == CONF_REALS) {
+        snprintf(out, 200, "[");
+        for (int i = 0; i < r->n; i++)
+            snprintf(out + strlen(out), 200 - strlen(out), "%s%s", i ? ", " : "", i + 1 < r->n ? "0.5" : "0.25");
+        snprintf(out + strlen(out), 200 - strlen(out), "]");
+        return k < 1;
+    }
+    static const char *const texts[][2] = {[CONF_BOOL] = {"true", "false"},
+                                           [CONF_STRING] = {"10", "100"},
+                                           [CONF_WORD] = {"xo", "M*"},
+                                           [CONF_NUMBERS] = {"[10]", "[100]"},
+                                           [CONF_POINTS] = {"10", "100"}};
+    if (k < 2) snprintf(out, 200, "%s", texts[r->type][k]);
+    return k < 2;
+}
+
+struct walk {
+    struct config c;
+    struct conf *f;
+    struct ckpt *ckpt;
+    int said;         /* a file that the log goes to, and with it what a failed assertion says */
+    int n;            /* pairs of unlike values */
+    struct str wrong; /* what is told when the log is a terminal's again */
+};
+
+/* One key differs: what is said and refused is what its effect is, and no other key is named. */
+static void differs(struct walk *w, const struct conf_row *r, const char *value)
+{
+    struct err e = {0};
+    char text[4000], own[200];
+    struct changes_data d = {.train = 0xabc, .known = true};
+    const char *key = r->path;
+    int effect = changes_effect(key);
+    ssize_t n = ftruncate(w->said, 0);
+    int rc = changes_check(w->ckpt, &w->c, &d, &e);
+    if (!n) n = pread(w->said, text, sizeof text - 1, 0);
+    text[n < 0 ? 0 : n] = 0;
+    snprintf(own, sizeof own, "%s: ", key);
+    if (effect < 0) str_printf(&w->wrong, "%s: no rule says what follows where it differs\n", key);
+    if ((rc == ERR_REQUEST) != (effect == CHANGES_REFUSED) || (rc && !strstr(e.text, own)))
+        str_printf(&w->wrong, "%s=%s: code %d: %s\n", key, value, rc, e.text);
+    if ((strstr(text, own) != NULL) != (effect != CHANGES_SILENT))
+        str_printf(&w->wrong, "%s=%s: said: %s\n", key, value, text);
+    w->n++;
+}
+
+static void walk_key(struct walk *w, const struct conf_row *r, const char *now)
+{
+    char value[200];
+    int unlike = 0;
+    for (int k = 0; other_value(r, now, k, value); k++) {
+        if (conf_same(r, value, now) || !takes(w->f, r->path, value)) continue;
+        differs(w, r, value);
+        unlike++;
+    }
+    if (!unlike) str_printf(&w->wrong, "%s: no other value than %s was found\n", r->path, now);
+    if (!takes(w->f, r->path, now)) str_printf(&w->wrong, "%s: %s is not taken back\n", r->path, now);
+}
+
+/* Every key once by a factor of ten, once by one, once by a sign, of its default and of a round number. */
+static void test_every_key(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        struct walk w = {.said = -1};
+        struct err e = {0};
+        struct str printed = {0};
+        char *dir = scratch_new(), *keys[] = {(char *)(uintptr_t) "data.train=a.txt"};
+        struct arena *a = arena_new();
+        float one = 1;
+        assert_int_equal(config_load(&w.c, &w.f, a, NULL, keys, 1, &e), OK);
+        for (const struct conf_row *r = config_rows; round && r->path; r++)
+            if (round_number(r) && !takes(w.f, r->path, round_number(r))) fail_msg("%s", r->path);
+        config_print(&w.c, &printed);
+        struct ckpt_attachment file = {.name = "config.yaml", .p = str_text(&printed), .bytes = printed.n};
+        struct ckpt_info info = {.step = 1,
+                                 .extra = "{\"data\": {\"train\": \"0000000000000abc\"}}",
+                                 .attachments = &file,
+                                 .n_attachments = 1};
+        struct ckpt_tensor t = {.group = "master", .name = "x", .dtype = DT_F32, .p = &one};
+        assert_int_equal(ckpt_save(dir, &info, &t, 1, &e), OK);
+        assert_int_equal(ckpt_open(&w.ckpt, dir, &e), OK);
+        char *path = fs_join(dir, "said");
+        int spoken = dup(2);
+        w.said = open(path, O_RDWR | O_CREAT | O_APPEND, 0600);
+        assert_true(w.said >= 0 && spoken >= 0 && dup2(w.said, 2) == 2);
+        for (const struct conf_row *r = config_rows; r->path; r++) {
+            const char *now = round ? round_number(r) : r->otherwise;
+            if (changes_effect(r->path) < 0) str_printf(&w.wrong, "%s: no rule says what follows\n", r->path);
+            if (r->type != CONF_LIST && now) walk_key(&w, r, now);
+        }
+        dup2(spoken, 2);
+        close(spoken);
+        close(w.said);
+        if (w.wrong.n) fail_msg("%s", str_text(&w.wrong));
+        assert_true(w.n > (round ? 400 : 500));
+        ckpt_close(w.ckpt);
+        str_free(&printed);
+        xfree(path);
+        arena_free(a);
+        scratch_free(dir);
+    }
+}
+
+/* A list that is empty here and was not there is a difference like any other. */
+static void test_lists(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    const char *same = "{\"data\": {\"train\": \"0000000000000abc\"}}";
+    assert_int_equal(compare_with(DATA "train:\n  freeze:\n    - name: head.weight\n", same, &e), ERR_REQUEST);
+    assert_contains(e.text, "train.freeze.name: nothing here, head.weight in the checkpoint");
+    assert_int_equal(compare_train("data.train=[{path: a.txt, weight: 10}]",
+                                   "data:\n  train:\n    - path: a.txt\n      weight: 100\n", same, &e),
+                     ERR_REQUEST);
+    assert_contains(e.text, "data.train.weight: 1.0e+01 here, 100 in the checkpoint");
+    if (compare_train("data.train=[{path: a.txt, weight: 10}]",
+                      "data:\n  train:\n    - path: a.txt\n      weight: 1.0e1\n", same, &e))
+        fail_msg("%s", e.text);
+}
+
 int main(void)
 {
     setenv("LOG", "info", 1); /* what is said is tested */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),        cmocka_unit_test(test_said_and_silent), cmocka_unit_test(test_data),
-        cmocka_unit_test(test_other_versions), cmocka_unit_test(test_long_weights),
+        cmocka_unit_test(test_other_versions), cmocka_unit_test(test_long_weights),    cmocka_unit_test(test_every_key),
+        cmocka_unit_test(test_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
