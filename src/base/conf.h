@@ -69,6 +69,7 @@ struct conf_row {
                       */
     const char *item_short;               /* CONF_LIST: a plain scalar item sets this path ("path") */
     const struct conf_kind *const *kinds; /* CONF_LIST: of these instead of `item`; ends with NULL */
+    int need;        /* what must be so for the key to matter, as the table's owner counts it; 0: it does not say */
     bool plain_one;  /* CONF_LIST of items that are one text: a list of one is printed as that text */
     const char *doc; /* one line for --help and docs */
 };

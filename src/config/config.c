@@ -23,6 +23,7 @@
 #include "config/config_preference.h"
 #include "config/config_recipe.h"
 #include "config/config_run.h"
+#include "config/needs.h"
 
 /* The text of the file that a key names; nothing where it names none. */
 static int read_text(const char **out, const char *path, const struct conf *f, const char *key, struct arena *a,
@@ -80,6 +81,7 @@ static int resolve_batch(struct config *c, const struct conf *f, struct err *e)
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
 {
     int rc = config_resolve_model(c, f, n_vocab, e);
+    if (!rc) rc = needs_check(c, f, e);
     if (!rc) rc = config_resolve_preference(c, f, e);
     if (!rc) rc = config_resolve_policy(c, f, e);
     if (!rc) rc = config_resolve_data(c, f, e);

@@ -138,18 +138,7 @@ static bool is_changed(struct config *c, const struct conf *f, const char *key)
 /* An encoder of text sees what is behind a place: padding must not be among it. */
 static int check_encoder(struct config *c, const struct conf *f, struct err *e)
 {
-    static const char *const hidden[] = {"data.mlm.rate", "data.mlm.mask", "data.mlm.random", "data.mlm.token",
-                                         "data.mlm.id"};
     bool tells = !model_sees(&c->model) && model_tells(&c->model);
-    for (int i = 0; i < 5; i++)
-        if (!model_unmasks(&c->model) && is_changed(c, f, hidden[i]))
-            return conf_error(f, e, hidden[i],
-                              "is of a model that tells hidden tokens (model.family: bert without model.classes); "
-                              "leave it out");
-    if (!tells && is_changed(c, f, "data.begin"))
-        return conf_error(f, e, "data.begin",
-                          "is of a model that tells classes of texts (model.family: bert with model.classes); leave it "
-                          "out");
     if (c->model.family != MODEL_BERT) return OK;
     if (c->data.mlm.mask + c->data.mlm.random > 1)
         return conf_error(f, e, "data.mlm.mask",
@@ -205,9 +194,6 @@ static int check_pairs(const struct config *c, const struct conf *f, struct err 
     const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
     bool pairs = model_pairs(&c->model);
     bool sides = config_sides(c);
-    for (int i = 0; i < 4 && !pairs; i++)
-        if (is_changed((struct config *)c, f, spans[i]))
-            return conf_error(f, e, spans[i], "is of a model of encoder and decoder (model.family: t5); leave it out");
     for (int i = 0; i < 3 && sides; i++)
         if (is_changed((struct config *)c, f, spans[i]))
             return conf_error(f, e, spans[i], "no spans are taken out of pairs of texts (target); leave it out");

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traps.c: a table of keys that do nothing where another key has some value, and a handful of comparisons.
- *
- * A key counts as given when it was given and is not its default: the config.yaml of a run gives all of them.
- */
+/* traps.c: keys that do nothing where another key has some value (needs.h), and a handful of comparisons. */
 #include "config/traps.h"
 
 #include <stdio.h>
@@ -12,9 +9,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "config/config_memory.h"
-#include "config/config_recipe.h"
-#include "config/key.h"
+#include "config/needs.h"
 #include "data/energon_mix.h"
 #include "remote/remote.h"
 
@@ -22,136 +17,8 @@ enum { MANY_PASSES = 100 };
 
 /* ---- keys without effect ---- */
 static bool no_experts(const struct config *c) { return c->model.moe.experts == 0; }
-static bool no_dispatch(const struct config *c)
-{
-    return no_experts(c) || (c->parallel.ep == 1 && c->parallel.etp >= c->parallel.tp);
-}
-static bool worst_room(const struct config *c) { return no_dispatch(c) || c->moe.buffer == 0; }
-static bool no_from(const struct config *c) { return !c->from.dir; }
-static bool is_constant(const struct config *c) { return c->optimizer.schedule == LR_CONSTANT; }
-static bool no_decay(const struct config *c) { return c->optimizer.schedule != LR_WSD; }
-static bool no_tp(const struct config *c) { return c->parallel.tp == 1; }
-static bool no_cp(const struct config *c) { return c->parallel.cp == 1; }
-static bool no_pp(const struct config *c)
-{
-    return c->parallel.pp == 1 && !strcmp(c->parallel.schedule, "auto") && !c->parallel.schedule_file;
-}
-static bool no_servers(const struct config *c) { return c->parallel.servers == 0; }
-static bool no_sample(const struct config *c) { return c->run.sample_every == 0; }
-static bool no_samples(const struct config *c) { return no_sample(c) && !c->run.samples.n; }
-static bool no_preference(const struct config *c) { return c->train.objective != OBJECTIVE_DPO; }
-static bool no_score(const struct config *c) { return c->train.objective != OBJECTIVE_REWARD; }
-static bool no_rewards(const struct config *c) { return c->train.objective != OBJECTIVE_GRPO; }
-static bool stops_never(const struct config *c) { return c->run.stop_early == 0; }
-static bool no_eval(const struct config *c) { return c->run.eval_every == 0; }
-static bool no_fewer_bits(const struct config *c) { return !config_quantises(c); }
-static bool no_looks(const struct config *c)
-{
-    return no_fewer_bits(c) || !c->precision.telemetry || c->parallel.servers;
-}
-static bool no_fallback(const struct config *c) { return no_looks(c) || c->precision.fallback.after == 0; }
-static bool no_scale(const struct config *c) { return c->precision.recipe != RECIPE_FP16; }
-static bool has_master(const struct config *c) { return c->precision.master == MASTER_FP32; }
-static bool no_blocks(const struct config *c) { return c->optimizer.moments < MOMENTS_FP8; }
-static bool keeps_all(const struct config *c) { return !c->memory.chosen.again && !config_recompute_auto(c); }
-static bool no_offload(const struct config *c) { return c->memory.offload.n == 0; }
 static bool no_latent(const struct config *c) { return c->model.mla.kv_rank == 0; }
-static bool no_gathers(const struct config *c) { return no_tp(c) || !c->parallel.sequence_parallel; }
-static bool no_sharing(const struct config *c)
-{
-    return !c->parallel.servers && (c->parallel.zero == 0 || c->parallel.dp_shard * c->parallel.cp == 1);
-}
-static bool no_sums(const struct config *c)
-{
-    return !c->parallel.servers && config_dp(c) * c->parallel.cp * c->parallel.tp == 1;
-}
-static bool copies_nothing(const struct config *c) { return !c->checkpoint.copy_to; }
-static bool saves_at_once(const struct config *c) { return !c->checkpoint.async; }
-static bool keeps_all_saved(const struct config *c) { return !c->checkpoint.keep; }
-static bool no_trace(const struct config *c) { return !c->run.trace; }
-
-static const struct {
-    const char *key;
-    bool (*idle)(const struct config *c);
-    const char *since;
-} idle[] = {
-    /* clang-format off */
-    {"run.log_experts", no_experts, "model.moe.experts is 0"},
-    {"optimizer.schedule.min_lr", is_constant, "the schedule is constant"},
-    {"optimizer.schedule.decay_steps", no_decay, "only the schedule wsd has a final decay"},
-    {"parallel.sequence_parallel", no_tp, "parallel.tp is 1"},
-    {"parallel.cp_algorithm", no_cp, "parallel.cp is 1"}, {"parallel.cp_inner", no_cp, "parallel.cp is 1"},
-    {"parallel.cp_balance", no_cp, "parallel.cp is 1"},
-    {"parallel.chunks", no_pp, "parallel.pp is 1"},
-    {"parallel.server_mode", no_servers, "parallel.servers is 0"}, {"parallel.staleness", no_servers, "parallel.servers is 0"},
-    {"comm.grad", no_sums, "gradients are added up on one rank"},
-    {"comm.param", no_sharing, "no parameter travels where parallel.zero or parallel.dp_shard share out none"},
-    {"run.sample_prompt", no_sample, "run.sample_every is 0"},
-    {"run.sample_tokens", no_samples, "run.sample_every is 0 and run.samples is empty"},
-    {"run.sample_temperature", no_samples, "run.sample_every is 0 and run.samples is empty"},
-    {"train.dpo.beta", no_preference, "train.objective is not dpo"},
-    {"train.reward.centre", no_score, "train.objective is not reward"},
-    {"train.grpo.reward", no_rewards, "train.objective is not grpo"},
-    {"train.grpo.group", no_rewards, "train.objective is not grpo"},
-    {"train.grpo.tokens", no_rewards, "train.objective is not grpo"},
-    {"run.stop_early_delta", stops_never, "run.stop_early is 0"}, {"run.eval_batches", no_eval, "run.eval_every is 0"},
-    {"precision.keep_weights", no_fewer_bits, "no product has fewer bits (precision.recipe)"},
-    {"precision.telemetry", no_fewer_bits, "no product has fewer bits (precision.recipe)"},
-    {"precision.fallback.after", no_looks, "nobody looks at rounding (precision.recipe, precision.telemetry)"},
-    {"precision.fallback.saturated", no_fallback, "no layer falls back"},
-    {"precision.fallback.error", no_fallback, "no layer falls back"},
-    {"precision.loss_scale.initial", no_scale, "precision.recipe is not fp16"},
-    {"precision.loss_scale.grow_every", no_scale, "precision.recipe is not fp16"},
-    {"precision.loss_scale.least", no_scale, "precision.recipe is not fp16"},
-    {"optimizer.block", no_blocks, "optimizer.moments are not in blocks"},
-    {"precision.round", has_master, "precision.master is fp32"},
-    {"memory.recompute_layers", keeps_all, "memory.recompute is none"},
-    {"memory.offload_least", no_offload, "memory.offload is empty"},
-    {"memory.offload_to", no_offload, "memory.offload is empty"},
-    {"moe.buffer", no_dispatch, "no rows are sent to other ranks' experts"},
-    {"moe.buffer_least", worst_room, "there is room for the worst choice"},
-    {"checkpoint.busy", saves_at_once, "checkpoint.async is false"},
-    {"checkpoint.copy_keep", copies_nothing, "checkpoint.copy_to is not set"},
-    {"checkpoint.keep_every", keeps_all_saved, "checkpoint.keep is 0: all are kept"},
-    {"run.trace_steps", no_trace, "run.trace names no file"},
-    /* clang-format on */
-};
-
-struct given {
-    const struct conf *f;
-    struct config mine, plain;
-};
-
-static void say_no_effect(struct given *x, const char *key, const char *since)
-{
-    char shown[64];
-    const struct conf_row *r = key_row(key);
-    const void *v = key_value(r, &x->mine);
-    if (key_given(x->f, r, v) && !key_same(r, v, key_value(r, &x->plain)))
-        log_warn("%s: %s: %s has no effect: %s", conf_where(x->f, r->path), r->path, key_show(r, v, shown), since);
-}
-
-/* Keys that only some optimizers read, from their table. */
-static void say_optimizer(struct given *x)
-{
-    struct optim_config o = config_optim(&x->mine);
-    char key[64], since[96];
-    for (int k = 0; k < OPTIM_KINDS; k++)
-        for (int i = 0; optim_rows[k].keys[i]; i++) {
-            snprintf(key, sizeof key, "optimizer.%s", optim_rows[k].keys[i]);
-            snprintf(since, sizeof since, "it is of %s, and optimizer.name is %s", optim_rows[k].name,
-                     optim_rows[o.kind].name);
-            if (!optim_reads(&o, optim_rows[k].keys[i])) say_no_effect(x, key, since);
-        }
-}
-
-/* Numbers of the model from theirs; those that follow from others where they are left out are always there. */
-static void say_numbers(struct given *x)
-{
-    for (const struct number *n = model_numbers; n->row.path; n++)
-        if (!number_needed(n, &x->mine.model) && strcmp(n->row.otherwise, "null"))
-            say_no_effect(x, n->row.path, number_idle(n));
-}
+static bool no_gathers(const struct config *c) { return c->parallel.tp == 1 || !c->parallel.sequence_parallel; }
 
 /* Words of memory.recompute for what this model, or layout, does not have. */
 static void say_recompute(const struct config *c, const struct conf *f)
@@ -170,22 +37,6 @@ static void say_recompute(const struct config *c, const struct conf *f)
             if (!strcmp(((const char *const *)c->memory.recompute.items)[i], words[k].word) && words[k].idle(c))
                 log_warn("%s: memory.recompute: %s has no effect: %s", conf_where(f, "memory.recompute"), words[k].word,
                          words[k].since);
-}
-
-static void say_idle(const struct config *c, const struct conf *f)
-{
-    struct given x = {.f = f, .mine = *c};
-    struct err ignored;
-    struct arena *a = arena_new();
-    int rc = config_load(&x.plain, NULL, a, NULL, NULL, 0, &ignored);
-    for (size_t i = 0; !rc && i < sizeof idle / sizeof *idle; i++)
-        if (idle[i].idle(c)) say_no_effect(&x, idle[i].key, idle[i].since);
-    if (!rc) say_numbers(&x);
-    if (!rc) say_optimizer(&x);
-    say_recompute(c, f);
-    if (!rc && no_from(c) && c->from.ignore.n)
-        log_warn("%s: model.ignore has no effect: model.from names nothing", conf_where(f, "model.ignore"));
-    arena_free(a);
 }
 
 /* ---- text ---- */
@@ -243,7 +94,8 @@ static void say_steps(const struct config *c, const struct conf *f, int64_t samp
 
 void traps_say(const struct config *c, const struct conf *f, int64_t samples)
 {
-    say_idle(c, f);
+    needs_say(c, f);
+    say_recompute(c, f);
     say_validation(c, f);
     say_steps(c, f, samples);
 }

@@ -34,6 +34,7 @@ static int open_data(struct trainer *t, struct err *e)
                        "%s: data.train: is required: a text file, a folder, a .jsonl file or a token file",
                        given ? conf_where(t->conf, "data.train") : t->job->config_path);
     }
+    if (trainer_rewards(t) && t->leads) traps_say(&t->cfg, t->conf, 0);
     if (trainer_rewards(t)) return trainer_policy_data(t, e);
     int rc = datasets_open(&t->train, &t->cfg, &t->cfg.data.train, t->tokenizer, signals_flag(t->job->signals), e);
     if (rc) return err_prefix(e, "%s: data.train", conf_where(t->conf, "data.train"));

@@ -126,6 +126,9 @@ train 0 "memory.recompute: experts has no effect: model.moe.experts is 0|memory.
 train 0 "optimizer.momentum: 0.5 has no effect: it is of sgd, and optimizer.name is adamw|model.moe.top_k: 1 has no effect: model.moe.experts is 0" \
     optimizer.momentum=0.5 model.moe.top_k=1
 train 0 "optimizer.betas: 2 numbers has no effect" optimizer.name=sgd 'optimizer.betas=[0.8, 0.9]'
+train 2 "command line: adapter.rank: has no effect: adapter.kind is none, so all weights are trained; choose adapter.kind: lora" adapter.rank=4
+train 0 "adapter.rank: 8 has no effect|adapter.from: nowhere has no effect|data.image.flip: 0.5 has no effect|train_on has no effect: the source has no chat" \
+    adapter.kind=none adapter.rank=8 adapter.from=nowhere data.image.flip=0.5 'data.train=[{path: t.txt, train_on: all}]'
 cp -r x/config.yaml again.yaml
 train 0 "done after step 2"
 grep -q "warning" out && fail "a run as it should be is warned of something: $(grep warning out)"

@@ -132,11 +132,12 @@ static void test_refused(void **state)
         {"data.mlm.mask=0.8 data.mlm.random=0.3", "data.mlm.mask: 0.8, with data.mlm.random 0.3"},
         {"data.mlm.id=67", "data.mlm.id: 67 is not among model.vocab = 67"},
         {"data.begin=CLS", "data.begin: is of a model that tells classes"},
-        {"model.classes=3 data.mlm.rate=0.2", "data.mlm.rate: is of a model that tells hidden tokens"},
+        {"model.classes=3 data.mlm.rate=0.2", "data.mlm.rate: has no effect: only a model that tells hidden tokens"},
         {"model.classes=3 data.pack=best_fit", "data.pack: a sample of a model that tells classes is one text"},
         {"model.classes=3 data.parts=2", "data.parts: a sample of a model that tells classes is one text"},
         {"data.pack=padded model.document_mask=false", "model.document_mask: false, but with data.pack: padded places"},
-        {"model.family=llama model.types=1 data.mlm.rate=0.1", "data.mlm.rate: is of a model that tells hidden tokens"},
+        {"model.family=llama model.types=1 data.mlm.rate=0.1",
+         "data.mlm.rate: has no effect: only a model that tells hidden tokens"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) encoder_refused(TOY, cases[i][0], cases[i][1]);
 }

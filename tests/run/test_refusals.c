@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "config/config.h"
+#include "config/needs.h"
 
 #define DENSE "model.layers=4 model.hidden=32 model.heads=4 model.seq_len=8 batch.global=8 batch.micro=1 "
 #define EXPERTS DENSE "model.family=mixtral model.moe.experts=5 "
@@ -406,13 +407,214 @@ static void test_legal(void **state)
     }
 }
 
+/* ---- keys and their switches ---- */
+#define TOLD 0
+#define REFUSED 1
+
+/* With `off` a key that has this need is idle, with `on` it is read. */
+static const struct switched {
+    enum key_need need;
+    const char *off, *on;
+    int refused; /* where the key is given and its switch is not */
+} switches[] = {
+    {WANTS_OPTIMIZER, "optimizer.name=x", "", TOLD}, /* by each key: optimizer_off */
+    {WANTS_FROM, "", "model.from=there", TOLD},
+    {WANTS_TEXT, "model.family=vit", "", TOLD},
+    {WANTS_SAMPLES, "train.objective=grpo", "", TOLD},
+    {WANTS_PACKED, "", "data.pack=best_fit", TOLD},
+    {WANTS_PACKED, "data.pack=padded", "data.pack=padded data.group=2", TOLD},
+    {WANTS_BY_STEP, "data.train=[{path:a,weight:2}]", "data.train=[{path:a,weight:[{step:0,weight:1}]}]", TOLD},
+    {WANTS_FIM, "", "data.fim.rate=0.5", TOLD},
+    {WANTS_HIDDEN, "", "model.family=bert", REFUSED},
+    {WANTS_HIDDEN, "model.family=bert model.classes=3", "model.family=bert", REFUSED},
+    {WANTS_PAIRS, "", "model.family=t5", REFUSED},
+    {WANTS_SIDES, "", "model.family=t5 data.train=[{path:a,target:b}]", TOLD},
+    {WANTS_CLASSES, "", "model.family=bert model.classes=3", REFUSED},
+    {WANTS_PICTURES, "", "model.family=vit", TOLD},
+    {WANTS_PICTURES, "", "model.family=llava", TOLD},
+    {WANTS_BOXES, "model.family=vit data.image.crop=center", "model.family=vit", TOLD},
+    {WANTS_VALIDATION, "", "run.eval_every=2", TOLD},
+    {WANTS_DPO, "", "train.objective=dpo", REFUSED},
+    {WANTS_SCORE, "", "train.objective=reward", REFUSED},
+    {WANTS_REWARDS, "", "train.objective=grpo", REFUSED},
+    {WANTS_ADAPTER, "", "adapter.kind=dora", REFUSED},
+    {WANTS_BLOCKS, "optimizer.moments=bf16", "optimizer.moments=8bit", TOLD},
+    {WANTS_DECAY, "optimizer.schedule.name=constant", "", TOLD},
+    {WANTS_WSD, "", "optimizer.schedule.name=wsd", TOLD},
+    {WANTS_FP8_BLOCK, "precision.recipe=mxfp8", "precision.layers={\"*\":fp8-block}", TOLD},
+    {WANTS_HISTORY, "precision.recipe=fp8-current", "precision.recipe=fp8-delayed", TOLD},
+    {WANTS_FEWER_BITS, "", "precision.recipe=mxfp8", TOLD},
+    {WANTS_LOOKS, "precision.recipe=mxfp8 precision.telemetry=0", "precision.recipe=mxfp8", TOLD},
+    {WANTS_FALLBACK, "precision.recipe=mxfp8 precision.fallback.after=0", "precision.recipe=mxfp8", TOLD},
+    {WANTS_NO_MASTER, "", "precision.master=none", TOLD},
+    {WANTS_FP16, "", "precision.recipe=fp16", TOLD},
+    {WANTS_SHARED, "", "parallel.dp_shard=2", TOLD},
+    {WANTS_TP, "", "parallel.tp=2", TOLD},
+    {WANTS_CP, "", "parallel.cp=2", TOLD},
+    {WANTS_TWO_LEVEL, "parallel.cp=4", "parallel.cp=4 parallel.cp_algorithm=two_level", TOLD},
+    {WANTS_STAGES, "", "parallel.pp=2", TOLD},
+    {WANTS_EXPERTS, "", "model.moe.experts=4", TOLD},
+    {WANTS_SERVERS, "", "parallel.servers=1", TOLD},
+    {WANTS_ASYNC_SERVERS, "parallel.servers=1", "parallel.servers=1 parallel.server_mode=async", TOLD},
+    {WANTS_RANKS, "", "parallel.tp=2", TOLD},
+    {WANTS_SUMS, "", "parallel.cp=2", TOLD},
+    {WANTS_SHARING, "parallel.dp_shard=2", "parallel.dp_shard=2 parallel.zero=1", TOLD},
+    {WANTS_RECOMPUTE, "", "memory.recompute=auto", TOLD},
+    {WANTS_OFFLOAD, "", "memory.offload=[master]", TOLD},
+    {WANTS_DISPATCH, "model.moe.experts=4 parallel.etp=1", "model.moe.experts=4 parallel.ep=2", TOLD},
+    {WANTS_WAVES, "model.moe.experts=4 parallel.ep=2 moe.buffer=0", "model.moe.experts=4 parallel.ep=2", TOLD},
+    {WANTS_KEPT_FEW, "checkpoint.keep=0", "", TOLD},
+    {WANTS_SAVES_BESIDE, "", "checkpoint.async=true", TOLD},
+    {WANTS_RETRIES, "checkpoint.retries=0", "", TOLD},
+    {WANTS_COPIES, "", "checkpoint.copy_to=there", TOLD},
+    {WANTS_IN_MEMORY, "", "checkpoint.memory_every=2", TOLD},
+    {WANTS_SAMPLE, "run.samples=[a]", "run.sample_every=500", TOLD},
+    {WANTS_WRITES, "", "run.samples=[a]", TOLD},
+    {WANTS_STOP_EARLY, "", "run.stop_early=2", TOLD},
+    {WANTS_SPIKES, "run.on_nan=rewind", "run.on_spike=stop", TOLD},
+    {WANTS_REWINDS, "run.on_spike=stop", "run.on_nan=rewind", TOLD},
+    {WANTS_TRACE, "", "run.trace=t.json", TOLD},
+    {WANTS_ELASTIC, "", "run.elastic=true", TOLD},
+    {WANTS_STATUS, "", "run.status_port=8080", TOLD},
+};
+
+static void load(struct config *c, struct conf **f, struct arena *a, const char *keys, const char *more)
+{
+    char *all[32];
+    int n = 0;
+    struct err e = {0};
+    const char *const part[] = {"parallel.dp_shard=1", keys, more};
+    for (int i = 0; i < 3; i++)
+        for (char *word = strtok(arena_strdup(a, part[i]), " "); word; word = strtok(NULL, " "))
+            if (strcmp(strchr(word, '=') + 1, "x")) all[n++] = word;
+    for (int i = 0; i < n; i++)
+        for (char *p = all[i]; (p = strchr(p, ':'));) /* YAML wants a space there, and words are parted by spaces */
+            if (strchr("{[", all[i][strcspn(all[i], "=") + 1])) {
+                char *spaced = arena_alloc(a, strlen(all[i]) + 2);
+                memcpy(spaced, all[i], (size_t)(p + 1 - all[i]));
+                spaced[p + 1 - all[i]] = ' ';
+                strcpy(spaced + (p + 2 - all[i]), p + 1);
+                p = spaced + (p + 2 - all[i]);
+                all[i] = spaced;
+            } else {
+                p++;
+            }
+    if (config_load(c, f, a, NULL, all, n, &e)) fail_msg("'%s' '%s': %s", keys, more, e.text);
+}
+
+/* A value that the row takes. */
+static void give(struct config *c, struct arena *a, const struct conf_row *r, char out[128])
+{
+    static const char *const values[] = {"3",  "0.5",        "true",          "[0.5, 0.25]", "[0.5, 0.5, 0.5]",
+                                         "20", "[adapters]", "{\"*\": bf16}", "text"};
+    struct err e;
+    (void)c;
+    for (size_t i = 0; i <= sizeof values / sizeof *values; i++) {
+        struct config other;
+        struct conf *f;
+        char *key = out;
+        if (i < sizeof values / sizeof *values) snprintf(out, 128, "%s=%s", r->path, values[i]);
+        else snprintf(out, 128, "%s=%.*s", r->path, (int)strcspn(r->choices ? r->choices : "", "|"), r->choices);
+        if (!config_load(&other, &f, a, NULL, &key, 1, &e)) return;
+    }
+    fail_msg("%s: no value was found", r->path);
+}
+
+/* An optimizer that does not read the key, and one that does. */
+static bool optimizer_off(const struct conf_row *r, char off[64], char on[64])
+{
+    const char *key = r->path + strlen("optimizer.");
+    *off = *on = 0;
+    for (int k = 0; k < OPTIM_KINDS; k++) {
+        bool reads = false;
+        for (int i = 0; optim_rows[k].keys[i]; i++) reads |= !strcmp(optim_rows[k].keys[i], key);
+        char *to = reads ? on : off;
+        if (optim_rows[k].whole) continue; /* beside it is another */
+        if (!*to) snprintf(to, 64, "optimizer.name=%s", optim_rows[k].name);
+    }
+    return *on != 0;
+}
+
+static void check_switch(const struct conf_row *r, const char *off, const char *on, int refused)
+{
+    struct arena *a = arena_new();
+    struct config c;
+    struct conf *f;
+    char why[NEEDS_WHY] = "", given[128];
+    struct err e = {0};
+    give(&c, a, r, given);
+    load(&c, &f, a, off, "");
+    if (needs_meant(&c, f, r)) fail_msg("%s is meant, and was not given", r->path);
+    load(&c, &f, a, off, strchr(given, ' ') ? "" : given);
+    if (strchr(given, ' ') && conf_override(f, given, &e)) fail_msg("%s", e.text);
+    if (!needs_idle(&c, r, why) || !*why) fail_msg("'%s %s': %s is not idle", off, given, r->path);
+    if (!needs_meant(&c, f, r)) fail_msg("'%s %s': %s is given on purpose", off, given, r->path);
+    int rc = needs_check(&c, f, &e);
+    if ((rc == ERR_REQUEST) != (refused == REFUSED)) fail_msg("'%s %s': code %d %s", off, given, rc, e.text);
+    if (rc && (!strstr(e.text, r->path) || !strstr(e.text, why))) fail_msg("%s", e.text);
+    load(&c, &f, a, on, "");
+    if (conf_override(f, given, &e)) fail_msg("%s", e.text);
+    if (needs_idle(&c, r, why)) fail_msg("'%s %s': %s is idle: %s", on, given, r->path, why);
+    if (needs_check(&c, f, &e)) fail_msg("'%s %s': %s", on, given, e.text);
+    arena_free(a);
+}
+
+/* Every key says what it needs, and every need is tried with its switch off and on. */
+static void test_switches(void **state)
+{
+    (void)state;
+    int keys = 0;
+    for (const struct conf_row *r = config_rows; r->path; r++) {
+        int tried = 0;
+        char off[64], on[64];
+        if (r->need == WANTS_UNSAID) fail_msg("%s does not say what it needs", r->path);
+        if ((r->need == WANTS_NUMBER) != (number_find(r->path) != NULL)) fail_msg("%s is no number", r->path);
+        if (r->need == WANTS_NOTHING || r->need == WANTS_NUMBER) continue;
+        for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
+            if ((int)switches[i].need != r->need) continue;
+            bool own = r->need == WANTS_OPTIMIZER;
+            if (own && !optimizer_off(r, off, on)) continue;
+            if (own && !strncmp(r->path, "optimizer.muon.", 15)) snprintf(on, sizeof on, "optimizer.name=muon");
+            check_switch(r, own ? off : switches[i].off, own ? on : switches[i].on, switches[i].refused);
+            tried++;
+        }
+        if (!tried && r->need != WANTS_OPTIMIZER) fail_msg("%s: its need is not tried", r->path);
+        keys += tried > 0;
+    }
+    assert_true(keys > 90);
+}
+
+/* A switch that somebody turned off leaves its keys where they are; and a config that the program printed means none of
+ * its defaults. */
+static void test_turned_off(void **state)
+{
+    (void)state;
+    struct arena *a = arena_new();
+    struct config c, again;
+    struct conf *f;
+    struct err e = {0};
+    struct str printed = {0};
+    char why[NEEDS_WHY], *off[] = {(char *)(uintptr_t) "adapter.rank=8"};
+    load(&c, &f, a, "adapter.kind=none adapter.rank=4 train.objective=next train.grpo.clip=0.1", "");
+    if (needs_check(&c, f, &e)) fail_msg("%s", e.text);
+    load(&c, &f, a, DENSE, "");
+    config_print(&c, &printed);
+    assert_int_equal(config_load_text(&again, &f, a, "config.yaml", str_text(&printed), printed.n, NULL, 0, &e), OK);
+    for (const struct conf_row *r = config_rows; r->path; r++)
+        if (needs_meant(&again, f, r) && needs_idle(&again, r, why)) fail_msg("%s: %s", r->path, why);
+    assert_int_equal(config_load_text(&again, &f, a, "config.yaml", str_text(&printed), printed.n, off, 1, &e), OK);
+    const struct conf_row *rank = config_rows;
+    while (strcmp(rank->path, "adapter.rank")) rank++;
+    assert_true(needs_meant(&again, f, rank) && needs_idle(&again, rank, why));
+    str_free(&printed);
+    arena_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_advice),
-        cmocka_unit_test(test_schedule_file),
-        cmocka_unit_test(test_legal),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_advice),   cmocka_unit_test(test_schedule_file),
+        cmocka_unit_test(test_legal),    cmocka_unit_test(test_switches), cmocka_unit_test(test_turned_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,7 +174,7 @@ static void test_refused(void **state)
         {"data.cut_pairs=true", "data.cut_pairs: no source is pairs of texts"},
         {"model.family=llama model.head_dim=6 data.train=[{\"path\":\"x\",\"target\":\"y\"}]",
          "data.train: target is of a model of"},
-        {"data.mlm.rate=0.2", "data.mlm.rate: is of a model that tells hidden tokens"},
+        {"data.mlm.rate=0.2", "data.mlm.rate: has no effect: only a model that tells hidden tokens"},
         {"model.family=llama model.head_dim=6 data.spans.rate=0.2", "data.spans.rate: is of a model of encoder"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) encoder_refused(TOY, cases[i][0], cases[i][1]);
