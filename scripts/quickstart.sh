@@ -79,4 +79,4 @@ say "6. a page about the run, for a browser: $(build/tutti report "$run")"
 say "done. To write with your own words:"
 echo "    build/tutti generate $run --prompt \"$prompt\" --temperature 0.5 --seed 2" >&2
 say "to train on your own text, about as long:"
-echo "    scripts/quickstart.sh data.train=FOLDER data.valid=[] run.dir=runs/mine run.sample_prompt=\"The\"" >&2
+echo "    scripts/quickstart.sh data.train=FOLDER run.dir=runs/mine run.sample_prompt=\"The\"" >&2

@@ -2,6 +2,7 @@
 #include "config/config_data.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -172,7 +173,7 @@ static int check_sides(const struct config *c, const struct conf *f, struct err 
     bool pairs = model_pairs(&c->model), sides = config_sides(c);
     if (c->data.cut_pairs && !sides)
         return conf_error(f, e, "data.cut_pairs", "no source is pairs of texts (data.train[].target); leave it out");
-    for (int l = 0; l < 2; l++)
+    for (int l = 0; l < (config_held(c) > 0 ? 1 : 2); l++)
         for (int i = 0; i < lists[l]->n; i++) {
             const struct config_source *s = (const struct config_source *)lists[l]->items + i;
             if (s->target && !pairs)
@@ -228,6 +229,40 @@ static int check_pairs(const struct config *c, const struct conf *f, struct err 
     return OK;
 }
 
+/* "5%" → 0.05; 0: it is a path. */
+static double share_of(const char *path)
+{
+    char *end;
+    if (!path || !*path || path[strspn(path, "0123456789.%")]) return 0;
+    double v = strtod(path, &end);
+    return end > path && !strcmp(end, "%") ? v / 100 : 0;
+}
+
+double config_held(const struct config *c)
+{
+    const struct config_source *s = c->data.valid.items;
+    return c->data.valid.n == 1 ? share_of(s->path) : 0;
+}
+
+static int check_held(const struct config *c, const struct conf *f, struct err *e)
+{
+    const struct config_source *s = c->data.valid.items;
+    bool any = false;
+    for (int i = 0; i < c->data.valid.n; i++) any |= share_of(s[i].path) > 0;
+    if (!any) return OK;
+    if (c->data.valid.n > 1)
+        return conf_error(f, e, "data.valid",
+                          "a share of data.train stands alone; name a share, or text (a file of such a name is ./5%%)");
+    if (config_held(c) > 0.5)
+        return conf_error(f, e, "data.valid", "%s would hold out more than is trained on; choose 50%% or less",
+                          s->path);
+    if (s->column || s->chat || s->label || s->target || s->train_on || s->weight.n || s->weight.value != 1)
+        return conf_error(f, e, "data.valid", "a share of data.train is read as data.train is; choose %s alone",
+                          s->path);
+    if (!model_sees(&c->model) && !model_looks(&c->model)) return OK;
+    return conf_error(f, e, "data.valid", "a share of pictures is not held out; name shards that are not trained on");
+}
+
 bool config_sides(const struct config *c)
 {
     const struct config_source *s = c->data.train.items;
@@ -244,7 +279,8 @@ bool config_packs(const struct config *c)
 int config_resolve_data(struct config *c, const struct conf *f, struct err *e)
 {
     const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
-    int rc = check_image(c, f, e);
+    int rc = check_held(c, f, e);
+    if (!rc) rc = check_image(c, f, e);
     if (!rc) rc = check_encoder(c, f, e);
     if (!rc) rc = check_pairs(c, f, e);
     if (!rc) rc = check_group(c, f, e);

@@ -11,4 +11,7 @@
  * made of, and weights with which a source is never used. */
 int config_resolve_data(struct config *c, const struct conf *f, struct err *e);
 
+/* The share of data.train that data.valid holds out (5%); 0: it names text of its own, or nothing. */
+double config_held(const struct config *c);
+
 #endif

@@ -143,7 +143,7 @@ const struct conf_row config_rows[] = {
     TEXT("data.tokenizer", TEXT, data.tokenizer, "byte",
          "byte, or the path of a Hugging Face tokenizer.json or of its folder; default with model.from: its own"),
     LIST("data.train", NOTHING, data.train, "[]", "required to train: a path, a list of paths, or {path, weight} items"),
-    LIST("data.valid", NOTHING, data.valid, "[]", "held-out text for run.eval_every"),
+    LIST("data.valid", NOTHING, data.valid, "[]", "held-out text for run.eval_every; or a share of data.train, such as 5%: so much of its documents, chosen by data.seed and their text, is kept from training"),
     CHOICE("data.order", NOTHING, data.order, "shuffled", "shuffled|sequential",
            "sequential: sample i is tokens [i*seq_len, i*seq_len + seq_len] of the stream"),
     INT("data.seed", NOTHING, data.seed, "1", 0, 9007199254740992.0, "seed of the sample order"),

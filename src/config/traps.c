@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "config/config_data.h"
 #include "config/needs.h"
 #include "data/energon_mix.h"
 #include "remote/remote.h"
@@ -57,7 +58,12 @@ static void say_validation(const struct config *c, const struct conf *f)
     const struct config_source *train = c->data.train.items, *valid = c->data.valid.items;
     if (c->run.eval_every && !c->data.valid.n)
         log_warn("%s: run.eval_every: nothing is validated: data.valid names no text", conf_where(f, "run.eval_every"));
-    if (!c->run.eval_every && c->data.valid.n)
+    if (!c->run.eval_every && config_held(c) > 0)
+        log_warn("%s: data.valid: %s of the text is held out and not read: run.eval_every is 0; choose the steps "
+                 "between "
+                 "validations",
+                 conf_where(f, "data.valid"), valid->path);
+    else if (!c->run.eval_every && c->data.valid.n)
         log_warn("%s: data.valid: is not read: run.eval_every is 0; choose the steps between validations",
                  conf_where(f, "data.valid"));
     for (int i = 0; c->run.eval_every && i < c->data.valid.n; i++)

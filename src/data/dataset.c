@@ -35,11 +35,16 @@ static int blend_sources(struct dataset *d, const struct dataset_options *o, str
     return weights_blend(&d->blend, &all, e);
 }
 
+int dataset_options_check(const struct dataset_options *o, struct err *e)
+{
+    int code = dataset_check(o, e);
+    return code ? code : weights_check(o, e);
+}
+
 int dataset_open(struct dataset **out, const struct dataset_options *o, struct err *e)
 {
     *out = NULL;
-    int code = dataset_check(o, e);
-    if (!code) code = weights_check(o, e);
+    int code = dataset_options_check(o, e);
     if (code) return code;
     struct dataset *d = xcalloc(1, sizeof *d);
     *d = (struct dataset){

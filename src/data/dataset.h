@@ -42,6 +42,7 @@
 #include "data/batch.h"
 #include "data/cuts.h"
 #include "data/fim.h"
+#include "data/held_out.h"
 #include "data/image_fill.h"
 #include "data/mlm.h"
 #include "data/sides.h"
@@ -101,11 +102,12 @@ struct dataset_options {
     struct text_pictures_rule pictures; /* with patches: sources are texts whose shards have pictures, seen by `images`;
                                            documents are whole, so packed ones are no longer than seq_len */
     int64_t parts;                      /* of which a sample is joined; divides seq_len; 0 or 1: it is one */
-    int64_t group;         /* so many samples that come one after the other are of one source and of like length; 0: as
-                              they come. Divides global_batch; not with parts */
-    int64_t global_batch;  /* what a step is, for points; 0: there are none */
-    bool ramps;            /* between two points a weight moves in a line; else it jumps at the second */
-    const char *cache_dir; /* where texts are tokenized to */
+    int64_t group;        /* so many samples that come one after the other are of one source and of like length; 0: as
+                             they come. Divides global_batch; not with parts */
+    int64_t global_batch; /* what a step is, for points; 0: there are none */
+    bool ramps;           /* between two points a weight moves in a line; else it jumps at the second */
+    struct held_out_rule held; /* with a share every source is texts, of which this side is read (held_out.h) */
+    const char *cache_dir;     /* where texts are tokenized to */
     const struct remote_options *remote; /* how addresses are read; NULL: as remote_defaults has it */
     const atomic_int
         *give_up; /* other than 0: what takes long ends with ERR_SIGNAL, nothing half done is left; NULL: never */
@@ -114,6 +116,8 @@ struct dataset_options {
 /* -- create ------------------------------------------------------------------------------------------------- */
 
 struct dataset;
+/* What options refuse before any file is opened, tokenizer not asked: ERR_REQUEST. */
+int dataset_options_check(const struct dataset_options *o, struct err *e);
 int dataset_open(struct dataset **d, const struct dataset_options *o, struct err *e);
 void dataset_close(struct dataset *d); /* NULL is fine */
 /* Of pieces of objects behind addresses, in memory from opening to closing; 0: it has none. */

@@ -18,6 +18,7 @@ struct stream {
     int64_t n_read;             /* so many tokens of all samples */
     struct image_index *images; /* NULL: texts */
     int32_t *labels;            /* of its documents; NULL: they have none */
+    struct held_out held;       /* of the file that it was before; of n 0: nothing is held out */
     char *image;                /* which members of a shard's sample are its pictures; NULL: all that are images */
 };
 

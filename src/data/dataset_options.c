@@ -38,6 +38,8 @@ int dataset_check(const struct dataset_options *o, struct err *e)
 {
     int code = check_images(o, e);
     if (code) return code;
+    if (o->held.share > 0 && o->images.view.size)
+        return err_set(e, ERR_REQUEST, "a share of pictures is not held out; name shards that are not trained on");
     if (o->n_sources < 1) return err_set(e, ERR_REQUEST, "no data: name at least one text, folder or token file");
     if (o->seq_len < 1)
         return err_set(e, ERR_REQUEST, "a sequence length of %lld; at least 1 is needed", (long long)o->seq_len);

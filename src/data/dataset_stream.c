@@ -153,11 +153,33 @@ static int check_whole(const struct stream *s, const char *path, const struct da
     return OK;
 }
 
+/* A file's side of what is held out. */
+static int hold_out(struct stream *s, struct tokenfile *f, const struct dataset_options *o, struct err *e)
+{
+    if (!(o->held.share > 0)) return OK;
+    int code = tokenfile_has_ends(f) ? OK : tokenfile_find_ends(f, o->give_up, e);
+    if (!code && !s->held.n) code = held_out_choose(&s->held, f, &o->held, o->give_up, e);
+    if (!code && s->held.n < 2 && (o->pairs || o->sides.encoder || o->classes))
+        code = err_set(e, ERR_REQUEST, "%s: is one record, of which no share can be held out", f->path);
+    if (!code) code = held_out_take(f, &s->held, &o->held, o->cache_dir, o->give_up, e);
+    return code ? err_prefix(e, "data.valid: a share of data.train") : OK;
+}
+
+/* Of labels of all documents those of the side that is read. */
+static void keep_labels(const struct stream *s, bool valid)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->held.n; i++)
+        if ((s->held.of[i] != 0) == valid) s->labels[n++] = s->labels[i];
+}
+
 static int open_rejected(struct stream *s, const struct dataset_source *source, const char *path,
                          struct tokenize_input *how, const struct dataset_options *o, struct err *e)
 {
     how->chat.side = CHAT_REJECTED;
     int code = open_tokenized(&s->rejected, source->path, how, o, e);
+    if (!code) s->rejected.made_from = xstrdup(path);
+    if (!code) code = hold_out(s, &s->rejected, o, e);
     if (!code) code = tokenfile_has_ends(&s->rejected) ? OK : tokenfile_find_ends(&s->rejected, o->give_up, e);
     if (!code && s->file.n_documents == s->rejected.n_documents) code = check_pairs(s, path, o, e);
     if (!code && (s->file.n_documents != s->rejected.n_documents || s->cuts.n != s->file.n_documents))
@@ -176,6 +198,7 @@ static int open_written(struct stream *s, const struct dataset_source *source, c
     int64_t filled[2];
     how->column = source->target;
     int code = open_tokenized(&s->written, source->path, how, o, e);
+    if (!code) code = hold_out(s, &s->written, o, e);
     if (code) return code;
     s->written.made_from = xstrdup(path);
     code = sides_check(&s->file, &s->written, &o->sides, o->seq_len, path, filled, e);
@@ -251,12 +274,21 @@ static int open_texts(struct stream *s, struct remote **objects, const struct da
     xfree(file);
     xfree(megatron);
     if (!code) code = check_tokenizer(&s->file, o->tokenizer, path, e);
+    if (!code && address && !cached && o->held.share > 0)
+        code = err_set(e, ERR_REQUEST,
+                       "%s: is a token file behind an address, of which no share is held out (data.valid); copy it, or "
+                       "name text to validate on",
+                       path);
+    if (!code) code = hold_out(s, &s->file, o, e);
     if (!code) code = o->sides.encoder ? open_written(s, source, path, &how, o, e) : cut_stream(s, path, o, e);
     if (!code && o->pictures.patches) code = check_whole(s, path, o, e);
     if (!code && o->pairs) code = open_rejected(s, source, path, &how, o, e);
     if (code || !o->classes) return code;
     struct source_options records = {.column = source->column, .remote = o->remote, .skip_bad = source->skip_bad};
-    return labels_read(source->path, &records, source->label, o->classes, s->file.n_documents, &s->labels, e);
+    int64_t n = s->held.n ? s->held.n : s->file.n_documents;
+    code = labels_read(source->path, &records, source->label, o->classes, n, &s->labels, e);
+    if (!code) keep_labels(s, o->held.valid);
+    return code;
 }
 
 /* A folder of Megatron-Energon with texts about pictures, by itself or as part of a metadataset. */
@@ -319,6 +351,7 @@ void stream_close(struct stream *s)
     image_index_close(s->images);
     xfree(s->labels);
     xfree(s->image);
+    held_out_free(&s->held);
     cuts_close(&s->cuts);
     tokenfile_close(&s->file);
     tokenfile_close(&s->rejected);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "config/config_data.h"
 #include "config/config_feed.h"
 
 /* Points of a config as those of a dataset, in the arena. */
@@ -51,18 +52,14 @@ static struct text_pictures_rule pictures_of(const struct config *c)
                                        .token = (int32_t)v->token};
 }
 
-int datasets_open(struct dataset **d, const struct config *c, const struct conf_list *list, const struct tokenizer *t,
-                  const atomic_int *give_up, struct err *e)
+/* All but who reads and where to: what is the config's own. */
+static struct dataset_options options_of(const struct config *c, const struct conf_list *list, struct arena *a)
 {
-    if (c->train.objective == OBJECTIVE_GRPO)
-        return err_set(e, ERR_REQUEST,
-                       "train.objective: grpo reads prompts and learns from answers that are written in its steps; "
-                       "there are "
-                       "no batches of tokens to look at");
-    struct arena *a = arena_new();
-    const struct config_source *items = list->items;
-    struct dataset_source *s = arena_alloc(a, ((size_t)list->n + 1) * sizeof *s);
-    for (int i = 0; i < list->n; i++)
+    bool valid = list == &c->data.valid;
+    const struct conf_list *from = config_held(c) > 0 ? &c->data.train : list; /* of a share both sides are in there */
+    const struct config_source *items = from->items;
+    struct dataset_source *s = arena_alloc(a, ((size_t)from->n + 1) * sizeof *s);
+    for (int i = 0; i < from->n; i++)
         s[i] = (struct dataset_source){.path = items[i].path,
                                        .column = items[i].column,
                                        .weight = items[i].weight.value,
@@ -73,14 +70,9 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
                                        .train_on = items[i].train_on,
                                        .label = items[i].label,
                                        .target = items[i].target};
-    if (model_sees(&c->model)) t = NULL; /* what a picture's model never asks */
-    char *cache = c->data.cache_dir ? xstrdup(c->data.cache_dir) : fs_join(c->run.dir, "data");
-    struct remote_options remote = config_remote(c);
-    remote.give_up = give_up;
-    struct dataset_options o = {
+    return (struct dataset_options){
         .sources = s,
-        .n_sources = list->n,
-        .tokenizer = t,
+        .n_sources = from->n,
         .tokenizer_path = c->data.tokenizer,
         .fim = {c->data.fim.rate, c->data.fim.spm_rate, c->data.fim.prefix, c->data.fim.suffix, c->data.fim.middle},
         .prefix_rate = c->data.prefix_rate,
@@ -101,17 +93,58 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .mask_boundaries = c->data.mask_boundaries,
         .pack = (enum pack_kind)c->data.pack,
         .window = c->data.window,
-        .images = images_of(c, list == &c->data.valid),
+        .images = images_of(c, valid),
         .pictures = pictures_of(c),
-        .parts = list == &c->data.train ? c->data.parts : 1, /* samples for validation are whole */
+        .parts = valid ? 1 : c->data.parts, /* samples for validation are whole */
         .group = c->data.group,
         .global_batch = c->batch.global,
         .ramps = c->data.weights == WEIGHTS_LINEAR,
-        .cache_dir = cache,
-        .remote = &remote,
-        .give_up = give_up,
+        .held = {config_held(c), (uint64_t)c->data.seed, valid},
     };
-    int rc = dataset_open(d, &o, e);
+}
+
+static int refuse_answers(const struct config *c, struct err *e)
+{
+    if (c->train.objective != OBJECTIVE_GRPO) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "train.objective: grpo reads prompts and learns from answers that are written in its steps; there "
+                   "are "
+                   "no batches of tokens to look at");
+}
+
+int datasets_check(const struct config *c, const struct conf *f, struct err *e)
+{
+    struct arena *a = arena_new();
+    int rc = OK;
+    if (c->data.train.n && c->train.objective != OBJECTIVE_GRPO) {
+        struct dataset_options o = options_of(c, &c->data.train, a);
+        rc = dataset_options_check(&o, e);
+        if (rc) err_prefix(e, "%s: data.train", conf_where(f, "data.train"));
+    }
+    if (!rc && c->data.train.n && c->data.valid.n && c->run.eval_every) {
+        struct dataset_options o = options_of(c, &c->data.valid, a);
+        rc = dataset_options_check(&o, e);
+        if (rc) err_prefix(e, "%s: data.valid", conf_where(f, "data.valid"));
+    }
+    arena_free(a);
+    return rc;
+}
+
+int datasets_open(struct dataset **d, const struct config *c, const struct conf_list *list, const struct tokenizer *t,
+                  const atomic_int *give_up, struct err *e)
+{
+    int rc = refuse_answers(c, e);
+    if (rc) return rc;
+    struct arena *a = arena_new();
+    struct dataset_options o = options_of(c, list, a);
+    char *cache = c->data.cache_dir ? xstrdup(c->data.cache_dir) : fs_join(c->run.dir, "data");
+    struct remote_options remote = config_remote(c);
+    remote.give_up = give_up;
+    o.tokenizer = model_sees(&c->model) ? NULL : t; /* what a picture's model never asks */
+    o.cache_dir = cache;
+    o.remote = &remote;
+    o.give_up = give_up;
+    rc = dataset_open(d, &o, e);
     xfree(cache);
     arena_free(a);
     return rc;

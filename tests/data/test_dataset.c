@@ -591,6 +591,137 @@ static void test_prefetch_error(void **state)
     scratch_free(dir);
 }
 
+/* ---- a share of the documents is held out ---- */
+enum { RECORDS = 200, TWICE = 20 };
+
+/* Records of numbers, the last TWICE of which say what the first ones do. */
+static char *put_records(const char *dir, const char *name, int from)
+{
+    struct str s = {0};
+    for (int i = 0; i < RECORDS; i++) {
+        int n = i < RECORDS - TWICE ? i : i - (RECORDS - TWICE);
+        str_printf(&s, "{\"text\": \"%d is the number %.*s\"}\n", from + n, n % 40,
+                   "of this record, which goes on and on, so that");
+    }
+    char *path = put_file(dir, name, str_text(&s), s.n);
+    str_free(&s);
+    return path;
+}
+
+static struct dataset *open_side(const char *path, const char *cache, double share, bool valid, uint64_t seed,
+                                 enum pack_kind pack)
+{
+    struct err e = {0};
+    struct tokenizer *t;
+    struct dataset *d;
+    assert_ok(tokenizer_open(&t, "byte", &e), &e);
+    struct dataset_source source = {.path = path, .weight = 1};
+    struct dataset_options o = {.sources = &source,
+                                .n_sources = 1,
+                                .tokenizer = t,
+                                .seq_len = 8,
+                                .seed = seed,
+                                .pack = pack,
+                                .shuffled = !valid,
+                                .held = {share, seed, valid},
+                                .cache_dir = cache};
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    tokenizer_free(t);
+    return d;
+}
+
+/* Which numbers are in a side: how[n] is added to. Returns its documents. */
+static int64_t count_numbers(const struct dataset *d, int from, int how[RECORDS])
+{
+    const struct tokenfile *f = dataset_file(d, 0);
+    struct err e = {0};
+    for (int64_t i = 0; i < f->n_documents; i++) {
+        int64_t begin, end;
+        int32_t ids[256];
+        char text[257];
+        assert_ok(tokenfile_document(f, i, &begin, &end, &e), &e);
+        assert_true(end - begin > 1 && end - begin < 256);
+        assert_ok(tokenfile_read(f, begin, end - begin, ids, &e), &e);
+        for (int64_t k = 0; k < end - begin - 1; k++) text[k] = (char)ids[k];
+        text[end - begin - 1] = 0;
+        assert_int_equal(ids[end - begin - 1], f->head.eos);
+        assert_non_null(strstr(text, " is the number "));
+        how[atoi(text) - from]++;
+    }
+    return f->n_documents;
+}
+
+static void test_held_out(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *cache = fs_join(dir, "cache"), *path = put_records(dir, "r.jsonl", 1000);
+    const double shares[] = {0.05, 0.2, 0.5, 0.0001};
+    int before[RECORDS] = {0};
+    for (int s = 0; s < 4; s++)
+        for (uint64_t seed = 1; seed < 4; seed++) {
+            int train[RECORDS] = {0}, valid[RECORDS] = {0}, held = 0;
+            struct dataset *a = open_side(path, cache, shares[s], false, seed, PACK_JOINED),
+                           *b = open_side(path, cache, shares[s], true, seed,
+                                          PACK_PADDED); /* whatever they are packed by */
+            int64_t n = count_numbers(a, 1000, train) + count_numbers(b, 1000, valid);
+            assert_int_equal(n, RECORDS);
+            for (int i = 0; i < RECORDS - TWICE; i++) {
+                if (train[i] && valid[i]) fail_msg("%d is in both", i);
+                assert_int_equal(train[i] + valid[i], i < TWICE ? 2 : 1);
+                held += valid[i] > 0;
+            }
+            if (s < 3 && (held < shares[s] * RECORDS / 3 || held > shares[s] * RECORDS * 2))
+                fail_msg("%d of %d are held out, wanted %g", held, RECORDS, shares[s]);
+            assert_true(held >= 1 && held < RECORDS - TWICE);
+            if (s == 2 && seed > 1) assert_memory_not_equal(valid, before, sizeof valid); /* the seed decides */
+            memcpy(before, valid, sizeof valid);
+            uint64_t print = dataset_fingerprint(a);
+            dataset_close(a);
+            dataset_close(b);
+            a = open_side(path, cache, shares[s], false, seed, PACK_JOINED); /* out of the cache */
+            assert_true(dataset_fingerprint(a) == print);
+            dataset_close(a);
+        }
+    /* A token file is cut as its text is; more text beside a document moves it to no other side. */
+    int from_text[RECORDS] = {0}, from_tokens[RECORDS] = {0}, more[RECORDS] = {0};
+    struct dataset *d = open_side(path, cache, 0.2, true, 7, PACK_PADDED),
+                   *whole = open_side(path, cache, 0, false, 7, PACK_JOINED);
+    count_numbers(d, 1000, from_text);
+    dataset_close(d);
+    char *tokens = fs_join(dir, "copy.tok"), command[600];
+    snprintf(command, sizeof command, "cp %s %s && head -150 %s >%s/less.jsonl", dataset_file(whole, 0)->path, tokens,
+             path, dir);
+    assert_int_equal(system(command), 0);
+    dataset_close(whole);
+    d = open_side(tokens, cache, 0.2, true, 7, PACK_PADDED);
+    count_numbers(d, 1000, from_tokens);
+    dataset_close(d);
+    assert_memory_equal(from_text, from_tokens, sizeof from_text);
+    char *less = fs_join(dir, "less.jsonl");
+    d = open_side(less, cache, 0.2, true, 7, PACK_PADDED);
+    count_numbers(d, 1000, more);
+    dataset_close(d);
+    for (int i = 0; i < 150; i++) assert_int_equal(more[i], from_text[i] > 0);
+    /* One document: its end. */
+    char *one = put_counting(dir, "one.txt", 1000);
+    struct dataset *a = open_side(one, cache, 0.1, false, 1, PACK_JOINED),
+                   *b = open_side(one, cache, 0.1, true, 1, PACK_JOINED);
+    int32_t last[2];
+    struct err e = {0};
+    assert_int_equal(dataset_n_tokens(a) + dataset_n_tokens(b), 1002);
+    assert_int_equal(dataset_n_tokens(b), 101);
+    assert_ok(tokenfile_read(dataset_file(b, 0), 0, 2, last, &e), &e);
+    assert_int_equal(last[0], 32 + 900 * 7 % 89);
+    dataset_close(a);
+    dataset_close(b);
+    xfree(one);
+    xfree(less);
+    xfree(tokens);
+    xfree(path);
+    xfree(cache);
+    scratch_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -601,6 +732,7 @@ int main(void)
         cmocka_unit_test(test_evaluation),  cmocka_unit_test(test_unreadable_text_does_not_wait),
         cmocka_unit_test(test_cache),       cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_prefetch),    cmocka_unit_test(test_prefetch_error),
+        cmocka_unit_test(test_held_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,4 +54,26 @@ for keys in "2 parallel.dp_shard=2" "3 parallel.dp_replicate=3" "2 parallel.tp=2
     done
 done
 
+# A share of the text itself: the same documents, batches and losses in every layout, with the text and with tokens of it, and none that
+# is trained on; of records with masks (chat) and of pairs, too.
+awk '{print "{\"prompt\": \"" NR "\", \"completion\": \"" $0 "\", \"chosen\": \"" $0 "\", \"rejected\": \"no " NR "\"}"}' "$dir/known.txt" >"$dir/r.jsonl"
+awk '{print "{\"text\": \"" $0 "\"}"}' "$dir/known.txt" >"$dir/t.jsonl"
+"$tutti" data tokenize --tokenizer byte --out "$dir/made" "$dir/t.jsonl" >"$dir/log" 2>&1 || fail "$(cat "$dir/log")"
+share() { # NAME RANKS KEYS...: all losses
+    valid "$@" run.steps=4 run.eval_every=2 run.eval_batches=0 data.valid=20% >/dev/null
+    sed -E 's/.*"loss":([0-9.]+).*/\1/; s/.*"valid_loss":([0-9.]+),"valid_tokens":([0-9]+).*/\1 \2/' "$dir/$1/metrics.jsonl" | grep -E '^[0-9. ]+$'
+}
+share held 1 "data.train=$dir/t.jsonl" >"$dir/want"
+[ "$(wc -l <"$dir/want")" -ge 4 ] || fail "no losses: $(cat "$dir/want")"
+grep -qE "t.jsonl: [1-9][0-9]* of 300 documents, .* are held out" "$dir/log" || fail "does not say what is held out"
+share held-tokens 1 "data.train=$dir/made" | cmp -s - "$dir/want" || fail "tokens are held out otherwise than their text"
+share held-ranks 2 "data.train=$dir/t.jsonl" parallel.dp_shard=2 numerics.exact_order=true >"$dir/exact2"
+share held-one 1 "data.train=$dir/t.jsonl" numerics.exact_order=true | cmp -s - "$dir/exact2" || fail "two ranks have other losses than one"
+share held-chat 1 "data.train=[{path: $dir/r.jsonl, chat: plain}]" data.pack=padded >"$dir/chat"
+grep -q " " "$dir/chat" || fail "records of a chat are not validated on: $(cat "$dir/log")"
+share held-pairs 1 "data.train=[{path: $dir/r.jsonl, chat: plain}]" train.objective=dpo model.seq_len=160 >"$dir/pairs"
+grep -qE "accuracy [0-9.]+ % of [1-9][0-9]* pairs" "$dir/log" || fail "pairs are not validated on: $(cat "$dir/log")"
+"$tutti" train "$dir/tiny.yaml" run.dir="$dir/held" "data.train=$dir/t.jsonl" run.steps=6 data.valid=10% >"$dir/log" 2>&1 && fail "another share goes on"
+grep -q "not the tokens that the checkpoint was trained on" "$dir/log" || fail "another share: $(cat "$dir/log")"
+
 passed
