@@ -266,7 +266,7 @@ const struct conf_row config_rows[] = {
             "stands for any text (layers.3.attn.*)"},
 
     CHOICE("optimizer.name", NOTHING, optimizer.name, "adamw", OPTIM_NAMES, "optimizer"),
-    REAL("optimizer.lr", NOTHING, optimizer.lr, "3.0e-4", 0, 1e6, "peak learning rate"),
+    REAL("optimizer.lr", NOTHING, optimizer.lr, "3.0e-4", 0, 1e6, "peak learning rate; left out, it is by what is trained: 3e-4 from nothing, 2e-5 from model.from, 2e-4 for adapters, 1e-6 for dpo and grpo (adapters: 1e-5)"),
     {.path = "optimizer.betas", .need = WANTS_OPTIMIZER, .type = CONF_REALS, .offset = AT(optimizer.betas), .otherwise = "[0.9, 0.95]", .n = 2,
      .lo = 0, .hi = 0.9999999, .doc = "decay of the two moments (adamw); of what is stepped along and of the moment (lion)"},
     REAL("optimizer.eps", OPTIMIZER, optimizer.eps, "1.0e-8", 0, 1, "added to the root of the second moment (adamw)"),
@@ -288,7 +288,7 @@ const struct conf_row config_rows[] = {
     CHOICE("optimizer.schedule.name", NOTHING, optimizer.schedule, "cosine", "constant|linear|cosine|wsd",
            "learning rate after warm-up"),
     INT("optimizer.schedule.warmup_steps", NOTHING, optimizer.warmup_steps, "100", 0, 1e12, "steps of linear warm-up"),
-    REAL("optimizer.schedule.min_lr", DECAY, optimizer.min_lr, "3.0e-5", 0, 1e6, "at the end"),
+    REAL("optimizer.schedule.min_lr", DECAY, optimizer.min_lr, "3.0e-5", 0, 1e6, "at the end; left out, a tenth of optimizer.lr where that is less"),
     INT("optimizer.schedule.decay_steps", WSD, optimizer.decay_steps, "0", 0, 1e12, "length of wsd's final decay"),
 
     CHOICE("optimizer.embeddings.name", NOTHING, optimizer.embeddings.name, "same", "same|" OPTIM_NAMES,

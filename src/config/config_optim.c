@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_optim.c: what an optimizer can do is its own to say (optim/rows.c); a learning rate's end is not above its
- * peak, and a warm-up that nobody asked for not longer than the run. */
+/* config_optim.c: what an optimizer can do is its own to say (optim/rows.c); a learning rate that nobody asked for is
+ * by what is trained, its end is not above its peak, and a warm-up that nobody asked for not longer than the run. */
 #include "config/config_optim.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "config/config_blocks.h"
+
+static bool by_policy(const struct config *c) { return c->train.objective == OBJECTIVE_GRPO; }
+static bool by_preference(const struct config *c) { return c->train.objective == OBJECTIVE_DPO; }
+static bool goes_on(const struct config *c) { return c->from.dir != NULL; }
+static bool from_nothing(const struct config *c) { return !c->from.dir; }
 
 static int check_blocks(const struct config *c, const struct conf *f, struct err *e)
 {
@@ -29,18 +34,56 @@ int config_check_optim(const struct config *c, const struct conf *f, struct err 
     return conf_error(f, e, path, "%s", bad);
 }
 
+/* What an optimizer's peak is where nobody says: by what is trained, as it is usual elsewhere for AdamW. */
+static const struct usual {
+    bool (*is)(const struct config *c);
+    double lr, with_adapters;
+    const char *what;
+} usual[] = {
+    {by_policy, 1e-6, 1e-5, "train.objective: grpo"},
+    {by_preference, 1e-6, 1e-5, "train.objective: dpo"},
+    {goes_on, 2e-5, 2e-4, "weights that were trained before (model.from)"},
+    {from_nothing, 3e-4, 2e-4, "weights that are trained from nothing"},
+};
+
+static const struct usual *usual_of(const struct config *c)
+{
+    const struct usual *u = usual;
+    while (!u->is(c)) u++;
+    return u;
+}
+
+const char *config_lr_usual(const struct config *c, const struct conf *f, char out[128])
+{
+    bool given = strcmp(conf_where(f, "optimizer.lr"), "default") != 0;
+    if (given) return NULL;
+    snprintf(out, 128, "%g, the default for %s%s; optimizer.lr names another", c->optimizer.lr,
+             c->adapter.kind ? "adapters and " : "", usual_of(c)->what);
+    return out;
+}
+
+/* Where the schedule ends: not above its peak, and a tenth of a peak that is lower than usual. */
+static int resolve_end(struct config *c, const struct conf *f, struct err *e)
+{
+    if (c->optimizer.schedule == LR_CONSTANT) return OK; /* it has no end */
+    if (!strcmp(conf_where(f, "optimizer.schedule.min_lr"), "default")) {
+        if (c->optimizer.min_lr > c->optimizer.lr / 10) c->optimizer.min_lr = c->optimizer.lr / 10;
+    } else if (c->optimizer.min_lr > c->optimizer.lr) {
+        return conf_error(f, e, "optimizer.schedule.min_lr", "%g is above optimizer.lr = %g; choose at most that",
+                          c->optimizer.min_lr, c->optimizer.lr);
+    }
+    return OK;
+}
+
 int config_resolve_lr(struct config *c, const struct conf *f, struct err *e)
 {
-    if (c->optimizer.min_lr > c->optimizer.lr) {
-        if (strcmp(conf_where(f, "optimizer.schedule.min_lr"), "default"))
-            return conf_error(f, e, "optimizer.schedule.min_lr", "%g is above optimizer.lr = %g; choose at most that",
-                              c->optimizer.min_lr, c->optimizer.lr);
-        c->optimizer.min_lr = c->optimizer.lr;
-    }
-    if (c->optimizer.warmup_steps > c->run.steps &&
+    const struct usual *u = usual_of(c);
+    if (!strcmp(conf_where(f, "optimizer.lr"), "default")) c->optimizer.lr = c->adapter.kind ? u->with_adapters : u->lr;
+    int rc = resolve_end(c, f, e);
+    if (!rc && c->optimizer.warmup_steps > c->run.steps &&
         !strcmp(conf_where(f, "optimizer.schedule.warmup_steps"), "default"))
         c->optimizer.warmup_steps = c->run.steps / 10;
-    return OK;
+    return rc;
 }
 
 /* Choices are optimizer.name's after "same". Where that steps whole matrices only, the same is AdamW. */

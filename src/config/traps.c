@@ -76,6 +76,36 @@ static void say_validation(const struct config *c, const struct conf *f)
             }
 }
 
+/* Schedules of which a part, or the peak, is never there. */
+static void say_schedule(const struct config *c, const struct conf *f)
+{
+    long long warmup = c->optimizer.warmup_steps, decay = c->optimizer.decay_steps, steps = c->run.steps;
+    bool wsd = c->optimizer.schedule == LR_WSD, constant = c->optimizer.schedule == LR_CONSTANT;
+    const struct lr_config lr = config_lr(c);
+    if (warmup > steps)
+        log_warn("%s: optimizer.schedule.warmup_steps: %lld are more than run.steps = %lld: the learning rate ends "
+                 "before it reaches optimizer.lr",
+                 conf_where(f, "optimizer.schedule.warmup_steps"), warmup, steps);
+    if (warmup == steps && steps > 1 && !constant)
+        log_warn("%s: optimizer.schedule.warmup_steps: %lld are all of run.steps: what the schedule does after them "
+                 "never comes",
+                 conf_where(f, "optimizer.schedule.warmup_steps"), warmup);
+    if (wsd && !decay)
+        log_warn("%s: optimizer.schedule.name: wsd without its decay: optimizer.schedule.decay_steps is 0",
+                 conf_where(f, "optimizer.schedule.name"));
+    if (wsd && decay > steps)
+        log_warn("%s: optimizer.schedule.decay_steps: %lld are more than run.steps = %lld: the decay has begun before "
+                 "the first step, and the learning rate never reaches optimizer.lr",
+                 conf_where(f, "optimizer.schedule.decay_steps"), decay, steps);
+    else if (wsd && decay && warmup <= steps && warmup + decay > steps)
+        log_warn("%s: optimizer.schedule.decay_steps: %lld and a warm-up of %lld are more than run.steps = %lld: the "
+                 "decay begins inside the warm-up, and after that the learning rate goes on from %.3g, not from %.3g",
+                 conf_where(f, "optimizer.schedule.decay_steps"), decay, warmup, steps, lr_at(&lr, warmup), lr.lr);
+    if (!constant && lr.lr > 0 && lr.min_lr >= lr.lr)
+        log_warn("%s: optimizer.schedule.min_lr: is optimizer.lr: after the warm-up the learning rate stays what it is",
+                 conf_where(f, "optimizer.schedule.min_lr"));
+}
+
 static void say_steps(const struct config *c, const struct conf *f, int64_t samples)
 {
     double passes = samples ? (double)c->run.steps * (double)c->batch.global / (double)samples : 0;
@@ -83,14 +113,7 @@ static void say_steps(const struct config *c, const struct conf *f, int64_t samp
         log_warn("data: %lld steps go through this text %.0f times; more text, or fewer steps (run.steps), teach more "
                  "than its words by heart",
                  (long long)c->run.steps, passes);
-    if (c->optimizer.warmup_steps > c->run.steps)
-        log_warn("%s: optimizer.schedule.warmup_steps: %lld are more than run.steps = %lld: the learning rate ends "
-                 "before it reaches optimizer.lr",
-                 conf_where(f, "optimizer.schedule.warmup_steps"), (long long)c->optimizer.warmup_steps,
-                 (long long)c->run.steps);
-    if (c->optimizer.schedule == LR_WSD && !c->optimizer.decay_steps)
-        log_warn("%s: optimizer.schedule.name: wsd without its decay: optimizer.schedule.decay_steps is 0",
-                 conf_where(f, "optimizer.schedule.name"));
+    say_schedule(c, f);
     if (c->optimizer.lr == 0) log_warn("%s: optimizer.lr is 0: nothing is learnt", conf_where(f, "optimizer.lr"));
     if (c->batch.global < config_dp(c))
         log_warn("%s: batch.global: %lld sequences for %lld data-parallel ranks: %lld of these have nothing to do",

@@ -85,6 +85,7 @@ static void say_all(const struct tell *t, const struct starts_note *n)
     log_info("model: %s, %s parameters, %s, %s of memory", model_family_name(g->cfg.model.family),
              str_count(a, (double)g->params.numel), dtype_name(g->cfg.dtype),
              str_bytes(b, (double)g->store.dev->ledger.now_total));
+    if (t->lr) log_info("learning rate: %s", t->lr);
     if (t->cfg->memory.away) say_offload(t, &s);
     log_info("ranks: %d", t->ranks->n);
     places_hosts(p, &s);

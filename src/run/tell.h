@@ -18,6 +18,7 @@ struct tell {
     const struct places *places;
     const struct binding *binding;
     double tier_put, tier_get; /* bytes a second (run/site.h) */
+    const char *lr;            /* why the learning rate is what nobody named; NULL: somebody did */
     const struct epoch *epoch; /* run/epochs.h; NULL: run.elastic is off */
 };
 /* A file that cannot be written is a warning. Rank 0 tells. Local. */

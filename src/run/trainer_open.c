@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "config/afford.h"
 #include "config/companions.h"
+#include "config/config_optim.h"
 #include "config/traps.h"
 #include "kernel/cpu/tile_rate.h"
 #include "run/choose.h"
@@ -199,6 +200,7 @@ static int settle(struct trainer *t, struct err *e)
     struct places places;
     struct binding binding = {0};
     struct topology machine = {0};
+    char lr[128];
     int rc = places_gather(&places, t->site.ranks.world, t->site.engine->cfg.threads, e), bound = OK;
     if (rc) return rc;
     if (t->cfg.run.bind) {
@@ -217,6 +219,7 @@ static int settle(struct trainer *t, struct err *e)
                                   .binding = &binding,
                                   .tier_put = t->site.tier_put,
                                   .tier_get = t->site.tier_get,
+                                  .lr = config_lr_usual(&t->cfg, t->conf, lr),
                                   .epoch = t->job->epoch});
     topology_free(&machine);
     binding_free(&binding);

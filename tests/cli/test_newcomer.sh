@@ -116,6 +116,12 @@ train 0 "command line: data.valid: is not read: run.eval_every is 0" data.valid=
 train 0 "data.valid: ./t.txt is trained on, too" data.valid=./t.txt run.eval_every=2
 train 0 "warmup_steps: 100 are more than run.steps = 2" optimizer.schedule.warmup_steps=100
 train 0 "optimizer.lr is 0: nothing is learnt" optimizer.lr=0
+train 0 "decay_steps: 9 are more than run.steps = 2: the decay has begun before the first step|never reaches optimizer.lr" \
+    optimizer.schedule.name=wsd optimizer.schedule.decay_steps=9
+train 0 "decay_steps: 5 and a warm-up of 4 are more than run.steps = 8: the decay begins inside the warm-up" run.steps=8 \
+    optimizer.schedule.name=wsd optimizer.schedule.decay_steps=5 optimizer.schedule.warmup_steps=4
+train 0 "warmup_steps: 2 are all of run.steps" optimizer.schedule.warmup_steps=2
+train 0 "min_lr: is optimizer.lr: after the warm-up the learning rate stays what it is" optimizer.lr=1e-3 optimizer.schedule.min_lr=1e-3
 train 0 "wsd without its decay" optimizer.schedule.name=wsd
 train 0 "2 sequences for 4 data-parallel ranks: 2 of these have nothing to do" -n 4 batch.global=2 batch.micro=1
 train 0 "parallel.chunks: 2 has no effect: parallel.pp is 1" parallel.chunks=2
