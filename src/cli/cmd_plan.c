@@ -7,7 +7,10 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "config/afford.h"
+#include "config/traps.h"
 #include "plan/plan.h"
+#include "run/datasets.h"
 
 struct waiting { /* of somebody at a terminal */
     double from;
@@ -25,6 +28,14 @@ static void say(void *ctx, int done, int of)
     w->said = true;
 }
 
+/* What a run would refuse before its first step. */
+static int within_limit(const struct plan *p, const struct config *c, struct err *e)
+{
+    int rc = OK;
+    for (int i = 0; !rc && i < p->n_roles; i++) rc = afford_limit(c, p->role[i].bytes, p->role[i].peak_bytes, e);
+    return rc;
+}
+
 static const struct cli_option options[] = {CLI_RANKS(struct cli_args, ranks, 1 << 20, "how many ranks train"),
                                             CLI_JSON(struct cli_args, json)};
 static const struct cli_word words[] = {{.name = "CONFIG", .at = offsetof(struct cli_args, config)}};
@@ -33,7 +44,8 @@ static const struct cli_table table = {
     .usage = "CONFIG [-n RANKS] [--json] [key=value ...]",
     .about = "Builds and steps the training program of CONFIG on a device that only counts, and prints memory by\n"
              "category, its peak, and floating-point operations. The bytes are those that training allocates,\n"
-             "exactly; nothing is loaded and no data is read. CONFIG may leave out data.train.\n",
+             "exactly; nothing is loaded and no data is read. CONFIG may leave out data.train. What train\n"
+             "refuses of a config is refused here too, memory.limit among it, after the plan is printed.\n",
     CLI_OPTIONS(options),
     CLI_WORDS(words),
     .takes_keys = true,
@@ -51,7 +63,10 @@ int cmd_plan(int argc, char **argv)
     struct chosen chosen = {0};
     struct arena *arena = arena_new();
     struct str out = {0};
-    rc = cli_config(&c, NULL, arena, a.config, a.keys.p, a.keys.n, (int)a.ranks, &e);
+    struct conf *f;
+    rc = cli_config(&c, &f, arena, a.config, a.keys.p, a.keys.n, (int)a.ranks, &e);
+    if (!rc) rc = traps_check(&c, f, &e);
+    if (!rc) rc = datasets_check(&c, f, &e);
     struct waiting w = {.from = clock_now_s(), .layers = rc ? 0 : c.model.layers};
     if (!rc) rc = plan_choose(&c, &chosen, &(struct plan_watch){say, &w}, &e);
     if (!rc) rc = plan_make_watched(&p, &c, &(struct plan_watch){say, &w}, &e);
@@ -61,6 +76,7 @@ int cmd_plan(int argc, char **argv)
         else plan_print(&p, &c, &out);
         if (!a.json) plan_print_chosen(&chosen, &c, &out);
         fputs(str_text(&out), stdout);
+        rc = within_limit(&p, &c, &e); /* what it is for is printed, and that it cannot be is said */
         plan_free(&p);
     }
     str_free(&out);

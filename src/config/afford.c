@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/str.h"
+#include "config/config_memory.h"
 #include "config/config_offload.h"
 
 struct part {
@@ -204,4 +205,28 @@ int afford_planned(const struct config *c, const struct conf *f, const struct le
                       str_bytes(want, bytes), here, here > 1 ? "s" : "", str_bytes(cat, (double)l->at_peak[most]),
                       str_bytes(each, (double)l->peak_total), mem_cat_name((enum mem_cat)most),
                       str_bytes(have, (double)room.bytes), room.what, remedy(l));
+}
+
+int afford_limit(const struct config *c, const size_t at_peak[MEM_N], size_t peak_total, struct err *e)
+{
+    double limit = c->memory.limit_bytes, bytes = (double)peak_total;
+    char have[32], want[32], more[32], most[32];
+    int worst = 0;
+    if (limit <= 0 || bytes <= limit) return OK;
+    for (int i = 1; i < MEM_HOST; i++)
+        if (at_peak[i] > at_peak[worst]) worst = i;
+    double state = (double)at_peak[MEM_MASTER] + (double)at_peak[MEM_OPTIMIZER];
+    struct str less = {0};
+    if (state > bytes - limit && !c->memory.away)
+        str_printf(&less, "memory.offload: [%s] to a folder (memory.offload_to) would do without %s. ",
+                   at_peak[MEM_MASTER] ? "optimizer, master" : "optimizer", str_bytes(most, state));
+    int rc = err_set(e, ERR_REQUEST,
+                     "memory.limit: %s a rank, and this one needs %s, %s more (the largest share %s: %s). %s%s, or let "
+                     "tutti plan tell what it is for",
+                     str_bytes(have, limit), str_bytes(want, bytes), str_bytes(more, bytes - limit),
+                     str_bytes(most, (double)at_peak[worst]), mem_cat_name((enum mem_cat)worst), str_text(&less),
+                     config_recompute_auto(c) ? "Choose a smaller batch.micro or more ranks"
+                                              : "Choose memory.recompute: auto, a smaller batch.micro, or more ranks");
+    str_free(&less);
+    return rc;
 }

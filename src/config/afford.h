@@ -21,5 +21,7 @@ int afford_least(const struct config *c, const struct conf *f, int n, int here, 
  * ledger says what for. ulimits had their say when it was mapped. */
 int afford_planned(const struct config *c, const struct conf *f, const struct ledger *l, double bytes, int here,
                    struct err *e);
+/* What a rank has planned, by category and together at the peak, is within memory.limit. */
+int afford_limit(const struct config *c, const size_t at_peak[MEM_N], size_t peak_total, struct err *e);
 
 #endif

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#include "base/str.h"
-#include "config/config_memory.h"
+#include "config/afford.h"
 #include "config/config_offload.h"
 #include "run/memckpt.h"
 
@@ -17,32 +16,11 @@ int site_join(struct site *s, const struct site_config *x, struct err *e)
     return rc ? rc : ranks_init(&s->ranks, x->kind == SITE_WORKS ? x->world : s->counted, x->config, e);
 }
 
-/* What was planned, before a page of it is touched. Who counts may count beyond it. */
+/* What was planned, before a page of it is touched. Who counts may count beyond it (plan.h refuses it at the end). */
 static int within_limit(const struct site *s, const struct site_config *x, struct err *e)
 {
-    double limit = x->config->memory.limit_bytes, bytes = (double)s->dev->ledger.peak_total;
-    const size_t *at = s->dev->ledger.at_peak;
-    char have[32], want[32], more[32], most[32];
-    int worst = 0;
-    if (x->kind != SITE_WORKS || limit <= 0 || bytes <= limit) return OK;
-    for (int i = 1; i < MEM_HOST; i++)
-        if (at[i] > at[worst]) worst = i;
-    double state = (double)at[MEM_MASTER] + (double)at[MEM_OPTIMIZER];
-    struct str less = {0};
-    if (state > bytes - limit && !x->config->memory.away)
-        str_printf(&less, "memory.offload: [%s] to a folder (memory.offload_to) would do without %s. ",
-                   at[MEM_MASTER] ? "optimizer, master" : "optimizer", str_bytes(most, state));
-    int rc = err_set(e, ERR_REQUEST,
-                     "memory.limit: %s a rank, and this one needs %s, %s more (the largest share %s: %s). %s%s, or let "
-                     "tutti "
-                     "plan tell what it is for",
-                     str_bytes(have, limit), str_bytes(want, bytes), str_bytes(more, bytes - limit),
-                     str_bytes(most, (double)at[worst]), mem_cat_name((enum mem_cat)worst), str_text(&less),
-                     config_recompute_auto(x->config)
-                         ? "Choose a smaller batch.micro or more ranks"
-                         : "Choose memory.recompute: auto, a smaller batch.micro, or more ranks");
-    str_free(&less);
-    return rc;
+    const struct ledger *l = &s->dev->ledger;
+    return x->kind == SITE_WORKS ? afford_limit(x->config, l->at_peak, l->peak_total, e) : OK;
 }
 
 static int open_tier(struct site *s, const char *dir, struct err *e)

@@ -7,12 +7,16 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <fcntl.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "cli/cli.h"
 #include "config/config.h"
+#include "config/config_optim.h"
 #include "config/needs.h"
 
 #define DENSE "model.layers=4 model.hidden=32 model.heads=4 model.seq_len=8 batch.global=8 batch.micro=1 "
@@ -407,6 +411,78 @@ static void test_legal(void **state)
     }
 }
 
+/* ---- what train refuses, plan refuses ---- */
+/* What a command says on stderr in its last line; its status in *rc. */
+static char *said_by(int (*command)(int, char **), const char *name, const char *keys, const char *dir, int ranks,
+                     int *rc, struct arena *a)
+{
+    char *all[64] = {arena_strdup(a, name)}, path[300], *text = arena_alloc(a, 8192);
+    int n = 1, kept[2] = {dup(1), dup(2)};
+    snprintf(path, sizeof path, "%s/c.yaml", dir);
+    all[n++] = arena_strdup(a, path);
+    all[n++] = arena_strdup(a, "-n");
+    all[n++] = arena_printf(a, "%d", ranks);
+    all[n++] = arena_printf(a, "run.dir=%s/run", dir);
+    for (char *word = strtok(arena_strdup(a, keys), " "); word; word = strtok(NULL, " ")) {
+        for (char *p = word; (p = strchr(p, '~'));) *p = ' ';
+        all[n++] = word;
+    }
+    snprintf(path, sizeof path, "%s/said", dir);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), out = open("/dev/null", O_WRONLY);
+    fflush(stdout);
+    dup2(out, 1);
+    dup2(fd, 2);
+    *rc = command(n, all);
+    fflush(stdout);
+    dup2(kept[0], 1);
+    dup2(kept[1], 2);
+    ssize_t got = pread(fd, text, 8191, 0);
+    const int fds[] = {fd, out, kept[0], kept[1]};
+    for (int i = 0; i < 4; i++) close(fds[i]);
+    while (got > 0 && text[got - 1] == '\n') got--;
+    text[got < 0 ? 0 : got] = 0;
+    char *line = strrchr(text, '\n');
+    return line ? line + 1 : text;
+}
+
+static void test_train_and_plan(void **state)
+{
+    (void)state;
+    static const struct refusal more[] = {
+        {DENSE "memory.limit=100kB", 1, "memory.limit", "a rank, and this one needs", NULL, 0},
+        {DENSE "memory.limit=300kB parallel.tp=2", 2, "memory.limit", "a rank, and this one needs", NULL, 0},
+        {DENSE "run.trace=nowhere/t.json", 1, "run.trace", "there is no folder", NULL, 0},
+        {DENSE "data.train=[{path:~t.txt,label:~x}]", 1, "data.train", "tells no classes", NULL, 0},
+        {DENSE "model.family=bert model.classes=3 data.train=t.txt", 1, "data.train", "has no label", NULL, 0},
+        {DENSE "train.objective=dpo", 1, "data.train", "written by a template", NULL, 0},
+        {DENSE "data.valid=60%", 1, "data.valid", "choose 50% or less", NULL, 0},
+        {DENSE "data.valid=[5%,t.txt]", 1, "data.valid", "stands alone", NULL, 0},
+        {DENSE "data.valid=[{path:~5%,chat:~plain}]", 1, "data.valid", "choose 5% alone", NULL, 0},
+        {DENSE "adapter.rank=4", 1, "adapter.rank", "adapter.kind is none", NULL, 0},
+    };
+    char dir[] = "/tmp/tutti-refusals-XXXXXX", path[100], command[120];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/c.yaml", dir);
+    FILE *f = fopen(path, "w");
+    fprintf(f, "data: {train: %s}\nrun: {threads: 1, steps: 1}\n", path);
+    assert_int_equal(fclose(f), 0);
+    const int n = sizeof refusals / sizeof *refusals, all = n + (int)(sizeof more / sizeof *more);
+    for (int i = 0; i < all; i++) {
+        const struct refusal *r = i < n ? &refusals[i] : &more[i - n];
+        struct arena *a = arena_new();
+        int trains, plans;
+        if (strlen(r->keys) > 900) continue;
+        char *train = said_by(cmd_train, "train", r->keys, dir, r->ranks, &trains, a),
+             *plan = said_by(cmd_plan, "plan", r->keys, dir, r->ranks, &plans, a);
+        if (trains != 2 || plans != 2 || !strstr(train, plan + strlen("tutti: ")) || /* ranks say who they are */
+            !strstr(plan, r->reason) || !strstr(plan, r->key))
+            fail_msg("'%s' on %d ranks:\ntrain (%d): %s\nplan (%d): %s", r->keys, r->ranks, trains, train, plans, plan);
+        arena_free(a);
+    }
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 /* ---- keys and their switches ---- */
 #define TOLD 0
 #define REFUSED 1
@@ -610,11 +686,55 @@ static void test_turned_off(void **state)
     arena_free(a);
 }
 
+/* A learning rate that nobody names is by what is trained, and its end a tenth of it; one that is named stays. */
+static void test_learning_rates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys;
+        double lr, end;
+        bool told;
+    } rows[] = {
+        {"", 3e-4, 3e-5, true},
+        {"model.from=there", 2e-5, 2e-6, true},
+        {"adapter.kind=lora", 2e-4, 2e-5, true},
+        {"model.from=there adapter.kind=dora", 2e-4, 2e-5, true},
+        {"train.objective=dpo", 1e-6, 1e-7, true},
+        {"model.from=there train.objective=dpo adapter.kind=lora", 1e-5, 1e-6, true},
+        {"train.objective=grpo train.grpo.reward=x train.grpo.tokens=4 checkpoint.every=500", 1e-6, 1e-7, true},
+        {"model.from=there train.objective=reward", 2e-5, 2e-6, true},
+        {"train.objective=dpo optimizer.lr=3e-4", 3e-4, 3e-5, false},
+        {"optimizer.lr=1e-2", 1e-2, 3e-5, false},
+        {"optimizer.lr=1e-5", 1e-5, 1e-6, false},
+        {"optimizer.lr=1e-5 optimizer.schedule.min_lr=1e-5", 1e-5, 1e-5, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct arena *a = arena_new();
+        struct config c;
+        struct err e = {0};
+        struct conf *f;
+        char said[128], *all[16], *words = arena_strdup(a, rows[i].keys);
+        int n = 0;
+        all[n++] = arena_strdup(a, "model.heads=2");
+        for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) all[n++] = word;
+        if (config_load(&c, &f, a, NULL, all, n, &e) || config_resolve(&c, f, 257, 1, &e))
+            fail_msg("%s: %s", rows[i].keys, e.text);
+        if (fabs(c.optimizer.lr / rows[i].lr - 1) > 1e-9 || fabs(c.optimizer.min_lr / rows[i].end - 1) > 1e-9)
+            fail_msg("'%s': %g to %g, wanted %g to %g", rows[i].keys, c.optimizer.lr, c.optimizer.min_lr, rows[i].lr,
+                     rows[i].end);
+        const char *why = config_lr_usual(&c, f, said);
+        assert_int_equal(why != NULL, rows[i].told);
+        if (why && !strstr(why, "optimizer.lr names another")) fail_msg("%s", why);
+        arena_free(a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_advice),   cmocka_unit_test(test_schedule_file),
-        cmocka_unit_test(test_legal),    cmocka_unit_test(test_switches), cmocka_unit_test(test_turned_off),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_advice),     cmocka_unit_test(test_schedule_file),
+        cmocka_unit_test(test_legal),          cmocka_unit_test(test_switches),   cmocka_unit_test(test_learning_rates),
+        cmocka_unit_test(test_train_and_plan), cmocka_unit_test(test_turned_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
