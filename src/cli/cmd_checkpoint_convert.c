@@ -150,7 +150,7 @@ static const struct cli_option export_options[] = {
     {"--dtype", "D", CLI_CHOICE, offsetof(struct request, dtype), .choices = "f32|bf16|f16|q8_0",
      .help = "default: what the checkpoint has; q8_0 (8 bits, blocks of 32) is GGUF's"},
     {"--format", "F", CLI_CHOICE, offsetof(struct request, format), .choices = "hf|gguf",
-     .help = "gguf: OUT is one file, for llama.cpp and its relatives (default hf)"},
+     .help = "gguf: OUT is one file, for llama.cpp and its relatives (default: gguf where OUT ends so, else hf)"},
     {"--shard-bytes", "N", CLI_INT, offsetof(struct request, shard_bytes), .hi = INT64_MAX,
      .help = "no file of weights is larger (default 0: one file)"},
     {"--ema", NULL, CLI_FLAG, offsetof(struct request, ema),
@@ -183,6 +183,26 @@ static int export_gguf(struct weights *w, const struct request *q, struct err *e
     return gguf_export(w, q->to, slash ? slash + 1 : q->to, types[i].type, e);
 }
 
+/* The form that OUT's name and --format say together: a file called m.gguf is one, and a folder is called otherwise. */
+static int form_of(const struct request *q, bool *gguf, struct err *e)
+{
+    static const char *const files[] = {".safetensors", ".bin", ".pt", ".json"};
+    bool named = str_ends(q->to, ".gguf");
+    *gguf = q->format ? !strcmp(q->format, "gguf") : named;
+    if (named && (!*gguf || q->adapter))
+        return err_set(e, ERR_REQUEST,
+                       "%s: is the name of a GGUF file, and %s would make it a folder; name a folder, or "
+                       "leave %s out",
+                       q->to, *gguf ? "--adapter" : "--format hf", *gguf ? "--adapter" : "--format hf");
+    for (size_t i = 0; !*gguf && i < sizeof files / sizeof *files; i++)
+        if (str_ends(q->to, files[i]))
+            return err_set(e, ERR_REQUEST,
+                           "%s: is the name of a file, and a folder is written (config.json, weights, "
+                           "tokenizer); name a folder, or a file of --format gguf",
+                           q->to);
+    return OK;
+}
+
 int checkpoint_export(int argc, char **argv)
 {
     struct request q = {0};
@@ -192,12 +212,13 @@ int checkpoint_export(int argc, char **argv)
     int rc;
     if (!cli_read(&export_table, argc, argv, &q, &rc)) return rc;
     struct hf_export x = {.model = &model, .get = get_param, .file = get_file, .shard_bytes = q.shard_bytes};
+    bool gguf, q8 = q.dtype && !strcmp(q.dtype, "q8_0");
+    if (form_of(&q, &gguf, &e)) return cli_fail(&e);
     if (weights_open(&w, q.from, &e) < 0) return cli_fail(&e);
     rc = weights_model(w, &model, &e);
     if (rc == OK && q.ema) rc = weights_average(w, &e);
     if (rc == OK && !q.adapter) rc = weights_merge(w, &e);
     if (rc == OK && !q.adapter) rc = check_params(w, &model, &e);
-    bool gguf = q.format && !strcmp(q.format, "gguf"), q8 = q.dtype && !strcmp(q.dtype, "q8_0");
     if (rc == OK && q.adapter && (gguf || q8))
         rc = err_set(&e, ERR_REQUEST,
                      "--adapter: a folder of peft has safetensors of f32, bf16 or f16; leave out --format and q8_0");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tutti report RUN [--html FILE] [--beside RUN,...]: what a run did, as one page. The numbers are the run's own files
  * (report/history.h); memory and pictures come from the plans of its config, made again on the null device. Where the
- * config cannot be planned any more (its tokenizer moved away, say), the page says so and shows the rest. */
+ * config cannot be planned any more (a schedule's file moved away, say), the page says so and shows the rest. */
 #include <stdio.h>
 #include <string.h>
 
@@ -113,6 +113,8 @@ static void add_plan(struct page *p, struct material *m, struct err *e)
     }
 }
 
+/* A run's config.yaml says every number of the model: neither its tokenizer nor its starting weights are asked, whose
+ * paths are of the folder that the run was started in. */
 static void read_plan(struct page *p, struct material *m)
 {
     struct err e = {0};
@@ -125,7 +127,7 @@ static void read_plan(struct page *p, struct material *m)
     }
     struct conf *f = NULL;
     if (!rc) rc = config_load(&m->cfg, &f, m->arena, m->config_path, NULL, 0, &e);
-    if (!rc) rc = cli_config(&m->cfg, NULL, m->arena, m->config_path, NULL, 0, (int)ranks_of(&m->cfg), &e);
+    if (!rc) rc = config_resolve(&m->cfg, f, m->cfg.model.vocab, (int)ranks_of(&m->cfg), &e);
     if (!rc) rc = plan_choose(&m->cfg, NULL, NULL, &e);
     if (!rc) rc = plan_make(&m->plan, &m->cfg, &e);
     m->planned = !rc;

@@ -19,6 +19,7 @@ int retry_failed(struct retry *r, struct comm *world, bool waits, int rc, struct
                        (long long)r->failed);
     }
     r->next_s = clock_now_s() + r->pause_s;
+    snprintf(r->why, sizeof r->why, "%.599s", e->text);
     if (!leads) return OK;
     log_status_end();
     log_warn("%s", e->text);

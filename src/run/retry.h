@@ -17,6 +17,7 @@ struct retry {
     double pause_s; /* between tries */
     int64_t failed; /* so far, the same on every rank */
     double next_s;  /* when to try again: of rank 0's clock */
+    char why[600];  /* the last failure */
 };
 
 /* After a save failed with rc on all ranks: OK when it is to be tried again, which rank 0 says as a warning; else rc,

@@ -194,6 +194,25 @@ static int ask_rewards(struct trainer *t, struct err *e)
     return rc;
 }
 
+/* Rewards that are alike in every group teach nothing; said when it begins, and after ten, a hundred, ... such batches.
+ */
+static void say_alike(struct trainer *t)
+{
+    struct policy *p = t->policy;
+    bool any = false;
+    int64_t decade = 1;
+    for (int64_t i = 0; i < p->n; i++) any |= p->advantage[i] != 0;
+    p->alike = any ? 0 : p->alike + 1;
+    while (decade < p->alike) decade *= 10;
+    if (!t->leads || p->alike != decade) return;
+    log_status_end();
+    log_warn("step %lld: the rewards of all answers to a prompt are the same (%g the first one) in %lld batch%s in a "
+             "row: "
+             "%s; does train.grpo.reward tell answers apart, and is there one that is right?",
+             (long long)t->step + 1, p->reward[0], (long long)p->alike, p->alike == 1 ? "" : "es",
+             p->rules.beta > 0 ? "only train.grpo.beta moves the model" : "nothing is learnt from them");
+}
+
 static int learn_rewards(struct trainer *t, struct err *e)
 {
     struct policy *p = t->policy;
@@ -202,6 +221,7 @@ static int learn_rewards(struct trainer *t, struct err *e)
     if (rc) return rc;
     if (w) comm_wait(w, comm_broadcast(w, p->reward, p->n, DT_F64, 0, "rewards"));
     policy_advantages(&p->rules, p->reward, p->n, p->group, p->advantage);
+    say_alike(t);
     return w ? comm_status(w, e) : OK;
 }
 

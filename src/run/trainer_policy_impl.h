@@ -25,6 +25,7 @@ struct policy {
     int64_t batch; /* which batch of answers this is; -1: there is none yet */
     bool fresh;    /* the weights are those that wrote it */
     struct policy_sums sums;
+    int64_t alike; /* batches in a row in which every group's rewards are the same */
     bool warned;
 };
 

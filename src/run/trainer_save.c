@@ -216,6 +216,27 @@ static bool skips(struct trainer *t)
     return true;
 }
 
+/* Nothing else is done until the next try, so a signal is heard here: all ranks hear it together. */
+static int wait_for_try(struct trainer *t, struct err *e)
+{
+    const double slice_s = 0.25;
+    const int before = signals_number(t->job->signals);
+    struct comm *w = t->site.ranks.world;
+    for (double waited = 0; waited < t->retry.pause_s; waited += slice_s) {
+        int64_t number = signals_number(t->job->signals);
+        if (number == before) number = 0;
+        if (w) comm_wait(w, comm_all_reduce(w, &number, &number, 1, DT_I64, COMM_MAX, "was a signal heard?"));
+        if (w && comm_status(w, e)) return e->code;
+        if (number)
+            return err_set(e, ERR_SIGNAL,
+                           "stopped by %s while the run waited to save step %lld again, which is not saved: %.600s",
+                           signals_name((int)number), (long long)t->step, t->retry.why);
+        double left = t->retry.pause_s - waited;
+        clock_sleep_s(left < slice_s ? left : slice_s);
+    }
+    return OK;
+}
+
 int trainer_save(struct trainer *t, bool waits, struct err *e)
 {
     if (!waits && skips(t)) return OK;
@@ -229,7 +250,7 @@ int trainer_save(struct trainer *t, bool waits, struct err *e)
     for (;;) {
         if ((rc = save_now(t, e))) rc = failed(t, waits, rc, e);
         if (rc || !waits || !t->retry.failed) return rc;
-        clock_sleep_s(t->retry.pause_s);
+        if ((rc = wait_for_try(t, e))) return rc;
     }
 }
 

@@ -20,6 +20,14 @@ train() { # DIR key=value ...
 train run data.tokenizer=tokenizer.json model.tie_embeddings=false
 for t in f32 bf16 q8_0; do "$tutti" checkpoint export run "$t.gguf" --format gguf --dtype $t || fail "export $t"; done
 "$tutti" checkpoint export run hf --dtype f32 || fail "export"
+# What a file's name says is what is written, or refused.
+"$tutti" checkpoint export run named.gguf --dtype f32 || fail "export to named.gguf"
+[ -f named.gguf ] && [ "$(head -c 4 named.gguf)" = GGUF ] && [ "$(stat -c %s named.gguf)" -ge "$(($(stat -c %s f32.gguf)))" ] || fail "named.gguf is no GGUF: $(ls -ld named.gguf)"
+for words in "x.gguf --format hf" "x.gguf --adapter" "x.safetensors"; do
+    # shellcheck disable=SC2086
+    "$tutti" checkpoint export run $words 2>out && fail "export $words is taken"
+    grep -q "name a folder" out && [ ! -e x.gguf ] && [ ! -e x.safetensors ] || fail "export $words: $(cat out)"
+done
 
 [ "$(head -c 4 f32.gguf)" = GGUF ] || fail "no GGUF"
 [ "$(od -An -tu4 -j4 -N4 f32.gguf | tr -d ' ')" = 3 ] || fail "another version"

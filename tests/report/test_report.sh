@@ -20,6 +20,14 @@ cmp -s "$dir/page.html" "$dir/one/report.html" || fail "two pages of one run dif
 for what in '<polyline' 'Loss, nats per token' '&lt;b&gt;&amp;' 'peak memory of a rank' '<td>optimizer</td>' 'kernels' 'eval_every: 3'; do has "$what" one; done
 ! grep -qE '<script|https?://[^w]|(^|[^_a-z])nan|-inf' "$dir/page.html" || fail "the page needs something beside it, or has numbers that are none"
 
+# From another folder than the run was started in, with a tokenizer that its config names from there, and when that is gone.
+cp "$root/tests/data/fixtures/gpt2.json" "$dir/tok.json"
+(cd "$dir" && train "run.dir=moved" data.tokenizer=tok.json run.sample_every=0)
+mv "$dir/tok.json" "$dir/gone.json"
+(cd / && "$tutti" report "$dir/moved" --html "$dir/page.html" >"$dir/out") || fail "report from another folder"
+has '<td>optimizer</td>' "from another folder"
+! grep -q 'left out' "$dir/page.html" || fail "from another folder memory is left out: $(grep -o '[^>]*left out[^<]*' "$dir/page.html")"
+
 # A page is shown to others: what is secret in an address is in the run's config and not there.
 cp -r "$dir/one" "$dir/signed"
 sed -i "s|^\\( *- path: \\).*|\\1\"https://me:HIDDEN@host/corpus.txt?sig=HIDDEN\"|" "$dir/signed/config.yaml"

@@ -35,6 +35,15 @@ tail -1 "$dir/log" | grep -q "step 4 was not saved: rank $rank: .*boxes-0000$ran
     fail "says $(tail -1 "$dir/log")"
 [ ! -e "$dir/run/checkpoints/step-00000004" ] || fail "half a checkpoint was published"
 "$tutti" checkpoint verify "$dir/run" >"$dir/out" 2>&1 || fail "the checkpoint before: $(cat "$dir/out")"
+# While the last save waits for room, a signal is heard, by all ranks.
+(ulimit -f $limit; exec "$tutti" train "$dir/tiny.yaml" -n 2 run.steps=4 checkpoint.retries=2 checkpoint.retry_s=40 >"$dir/log" 2>&1) &
+pid=$!
+for _ in $(seq 600); do grep -q "the run waits for it" "$dir/log" && break; sleep 0.1; done
+kill -TERM $pid
+wait $pid
+status=$?
+[ $status = 143 ] || fail "SIGTERM beside a full disk: status $status: $(tail -2 "$dir/log")"
+tail -1 "$dir/log" | grep -q "stopped by SIGTERM while the run waited to save step 4 again, which is not saved: .*File too large" || fail "says $(tail -1 "$dir/log")"
 train run.steps=4 || fail "with room: $(tail -3 "$dir/log")"
 grep -q "resumed from .*step-00000002" "$dir/log" || fail "does not go on from step 2"
 "$tutti" checkpoint verify "$dir/run" >"$dir/out" 2>&1 || fail "the last checkpoint: $(cat "$dir/out")"

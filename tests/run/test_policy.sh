@@ -26,6 +26,11 @@ train long run.steps=30 optimizer.lr=0.01
 answers long | awk 'NR <= 5 { a += $1 } { last[NR] = $1 } END { for (i = NR - 4; i <= NR; i++) b += last[i]; exit !(b > 3 * a && b > 8) }' ||
     fail "does not learn: $(answers long)"
 
+# rewards that are all alike teach nothing, and that is said: at the first such batch, at the tenth
+train alike 'train.grpo.reward=yes 2 | head -n 16' run.steps=12
+[ "$(grep -c "rewards of all answers to a prompt are the same (2 the first one)" log)" = 2 ] || fail "rewards alike: $(grep warning log)"
+grep -q "in 10 batches in a row: nothing is learnt from them" log || fail "rewards alike: $(grep warning log)"
+
 # what is drawn has the probabilities that are learned from: of one prompt 4096 first tokens beside what each is said to have. The sum of
 # squares over expectations has as many degrees of freedom as there are cells with 5 tokens or more; five of its deviations above that are
 # allowed (7 of 28, and 49 where answers are drawn at a temperature of 0.9)
