@@ -9,6 +9,10 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include "comm/comm.h"
+#include "curate/clean_pass.h"
+#include "curate/dedup.h"
+#include "curate/rules.h"
 #include "data/energon_mix.h"
 #include "data/image_index.h"
 #include "data/megatron.h"
@@ -208,16 +212,115 @@ static int read_tokenizer(const struct room *r, struct str *out, struct err *e)
     return code;
 }
 
+static int read_talk(const struct room *r, struct str *out, struct err *e)
+{
+    char *path = NULL, *talk = fs_join(r->dir, "talk");
+    struct tokenize_input input = {.chat = {.template_name = "plain"}};
+    int code = tokenize_cached(r->t, talk, &input, r->cache, NULL, &path, e);
+    if (!code) code = put_tokens(path, out, e);
+    xfree(path);
+    xfree(talk);
+    return code;
+}
+
+/* The parts of a result, one behind the other. */
+static int put_parts(const char *folder, struct str *out, struct err *e)
+{
+    char **names, *p;
+    size_t size;
+    int n, code = fs_list(folder, &names, &n, e);
+    str_clear(out);
+    if (code) return code;
+    for (int i = 0; i < n && !code; i++) {
+        if (!str_starts(names[i], "part-")) continue;
+        char *path = fs_join(folder, names[i]);
+        code = fs_read_all(path, 1 << 20, &p, &size, e);
+        if (!code) str_add(out, p, size);
+        if (!code) xfree(p);
+        xfree(path);
+    }
+    fs_list_free(names, n);
+    return code;
+}
+
+/* A pass goes on where one that failed was. */
+static int read_clean(const struct room *r, struct str *out, struct err *e)
+{
+    static const char text[] = "rules: [length]";
+    char *folder = fs_join(r->cache, "clean");
+    const char *input = r->folder;
+    struct rules *rules;
+    struct pass_result result;
+    struct pass_options o = {.inputs = &input,
+                             .n_inputs = 1,
+                             .out = folder,
+                             .threads = 1,
+                             .part_bytes = 60,
+                             .most_bytes = 1 << 20,
+                             .plain = true};
+    int code = rules_parse(&rules, text, strlen(text), "rules", e);
+    o.rules = rules;
+    if (!code) code = pass_run(&o, &result, e);
+    if (!code) pass_result_fini(&result);
+    if (!code) code = put_parts(folder, out, e);
+    rules_free(rules);
+    xfree(folder);
+    return code;
+}
+
+static int run_dedup(struct comm *world, void *config, struct err *e)
+{
+    struct dedup_result result;
+    return dedup_run(world, config, &result, e);
+}
+
+static int read_dedup(const struct room *r, struct str *out, struct err *e)
+{
+    char *folder = fs_join(r->cache, "dedup"), *done = fs_join(folder, "dedup.json");
+    const char *input = r->folder;
+    struct dedup_config c = {.inputs = &input,
+                             .n_inputs = 1,
+                             .out = folder,
+                             .steps = {DEDUP_EXACT, DEDUP_LINES},
+                             .n_steps = 2,
+                             .normal = NORMAL_SPACE,
+                             .line_least = 4,
+                             .shingles = "words:3",
+                             .threshold = 0.7,
+                             .hashes = 64,
+                             .verify = true,
+                             .repeat_least = 40,
+                             .part_bytes = 1 << 20,
+                             .unit_bytes = 60,
+                             .memory = DEDUP_MEMORY_LEAST,
+                             .samples = 3,
+                             .list = true};
+    bool finished = __real_access(done, F_OK) == 0;
+    int code = finished ? OK : comm_run_local(1, &(struct comm_config){0}, run_dedup, &c, e);
+    if (!code) code = put_parts(folder, out, e);
+    xfree(folder);
+    xfree(done);
+    return code;
+}
+
 static const struct {
     const char *name;
     reader_fn *read;
     bool remakes; /* what the row makes is removed before each call */
 } readers[] = {
-    {"a folder", read_source, false},          {"a folder, bad records skipped", read_skipping, false},
-    {"a folder in parts", read_units, false},  {"tokens, made", read_cached, true},
-    {"tokens, found", read_cached, false},     {"a token file by its prefix", read_found, false},
-    {"Megatron's files", read_megatron, true}, {"a folder of Energon's", read_energon, true},
-    {"a metadataset", read_mix, false},        {"a tokenizer", read_tokenizer, false},
+    {"a folder", read_source, false},
+    {"a folder, bad records skipped", read_skipping, false},
+    {"a folder in parts", read_units, false},
+    {"tokens, made", read_cached, true},
+    {"tokens, found", read_cached, false},
+    {"a token file by its prefix", read_found, false},
+    {"Megatron's files", read_megatron, true},
+    {"a folder of Energon's", read_energon, true},
+    {"a metadataset", read_mix, false},
+    {"a tokenizer", read_tokenizer, false},
+    {"conversations", read_talk, true},
+    {"a pass that cleans", read_clean, true},
+    {"a search for duplicates", read_dedup, true},
 };
 
 /* -- the room ------------------------------------------------------------------------------------------------ */
@@ -294,6 +397,8 @@ static int room_new(void **state)
     xfree(put_text(r->dir, "in/sub/deep/d.json", "[{\"text\": \"listed\"}]"));
     xfree(put_text(r->dir, "in/dedup.json", "{\"schema\": \"tutti.dedup.1\"}"));
     xfree(put_text(r->dir, "in/removed-00000.jsonl", "{\"step\": \"exact\", \"text\": \"no\"}\n"));
+    xfree(put_text(r->dir, "talk/a.jsonl", "{\"prompt\": \"q\", \"completion\": \"x\"}\n"));
+    xfree(put_text(r->dir, "talk/b/c.json", "[{\"prompt\": \"r\", \"completion\": \"y\"}]"));
     char *link = fs_join(r->folder, "link");
     assert_int_equal(symlink("nowhere", link), 0);
     xfree(link);
