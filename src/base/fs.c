@@ -86,7 +86,7 @@ int fs_what(const char *path, struct err *e)
 bool fs_absent(const char *path)
 {
     struct stat st;
-    return stat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
+    return stat(path, &st) && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == ENAMETOOLONG);
 }
 
 int fs_mkdirs(const char *path, struct err *e)
