@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -167,6 +168,7 @@ int ckpt_resolve(const char *path, char **out, struct err *e)
         *out = xstrdup(path);
         return OK;
     }
+    if (bytes < 0 && address_is(path)) return address_refuse(path, "a checkpoint on this host", e);
     if (bytes < 0) return err_set(e, ERR_REQUEST, "%s: no such checkpoint", path);
     if (!fs_is_dir(path)) return foreign_refuse(path, e);
     char *inner = fs_join(path, "checkpoints");

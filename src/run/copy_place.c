@@ -94,8 +94,6 @@ int copy_manifest(struct copy_place *p, int64_t step, struct manifest *m, struct
 {
     char *path = copy_name(p, step, MANIFEST_NAME);
     int rc = p->r ? read_text(p, path, m, e) : manifest_read(m, path, false, e);
-    /* A wrong answer is not damage: that is there the second time, too. */
-    if (rc == ERR_CORRUPT && p->r) rc = read_text(p, path, m, e);
     if (!rc && m->step != step) {
         rc = err_set(e, ERR_CORRUPT, "%s: is of step %" PRId64, path, m->step);
         manifest_fini(m);
@@ -172,7 +170,7 @@ static enum held owner_text(struct copy_place *p, const char *path, char **text,
     return held;
 }
 
-static int read_owner(struct copy_place *p, struct copy_held *h, struct err *e)
+int copy_read_owner(struct copy_place *p, struct copy_held *h, struct err *e)
 {
     char *path = copy_name(p, -1, COPY_OWNER_NAME), *text = NULL;
     size_t n = 0;
@@ -223,15 +221,27 @@ static int judge(const struct copy_place *p, const struct copy_held *h, const st
     return lacks_last(p, h, best, e);
 }
 
-void copy_place_look(struct copy_place *p, const struct ckpt_listing *beside, struct copy_held *h)
+static void look_once(struct copy_place *p, const struct ckpt_listing *beside, struct copy_held *h)
 {
     *h = (struct copy_held){.what = HELD_UNKNOWN, .owner = {.step = -1, .publication = -1}};
     int rc = p->r ? list_store(p, h, &h->why) : ckpt_list(p->to, &h->list, &h->n, &h->why);
     for (int i = 0; !rc && i < h->n; i++)
         if (h->list[i].code == OK) h->newest = &h->list[i];
-    if (!rc) rc = read_owner(p, h, &h->why);
+    if (!rc) rc = copy_read_owner(p, h, &h->why);
     if (!rc) rc = judge(p, h, beside, &h->why);
     if (!rc) h->what = h->newest ? HELD_KNOWN : HELD_NONE;
+}
+
+/* An answer that is wrong once, or names that a file system shows late, are no damage: that is there the second time,
+ * too. */
+void copy_place_look(struct copy_place *p, const struct ckpt_listing *beside, struct copy_held *h)
+{
+    bool damaged = false;
+    look_once(p, beside, h);
+    for (int i = 0; i < h->n; i++) damaged |= h->list[i].code == ERR_CORRUPT;
+    if (!damaged && h->why.code != ERR_CORRUPT) return;
+    copy_held_free(h);
+    look_once(p, beside, h);
 }
 
 void copy_held_free(struct copy_held *h)

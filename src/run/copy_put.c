@@ -276,16 +276,18 @@ static int set_aside(struct copy_place *p, const struct remote_list *l, int64_t 
     return rc;
 }
 
-/* The oldest but the `keep` newest go, and the best stays. Only this run's are there (copy_held_ours). */
-static int prune(struct copy_place *p, const struct copy_held *h, int keep, int64_t best, struct err *e)
+/* Of what was there before step x was copied (h), and is this run's: the oldest but the `keep` newest go, x counted,
+ * and the best stays. l: the objects that a store has now. */
+static int prune(struct copy_place *p, const struct copy_held *h, const struct remote_list *l,
+                 const struct ckpt_listing *x, int keep, int64_t best, struct err *e)
 {
-    int n = 0, rc = OK;
-    for (int i = 0; i < h->n; i++) n += h->list[i].code == OK;
+    int n = 1, rc = OK;
+    for (int i = 0; i < h->n; i++) n += h->list[i].code == OK && h->list[i].step != x->step;
     for (int i = 0; i < h->n && n > keep && !rc; i++) {
-        const struct ckpt_listing *x = &h->list[i];
-        if (x->code) continue; /* for a person to look at */
+        const struct ckpt_listing *old = &h->list[i];
+        if (old->code || old->step == x->step || old->publication >= x->publication) continue; /* for a person */
         n--;
-        if (x->step != best) rc = p->r ? remove_objects(p, &h->objects, x->step, e) : ckpt_remove(p->to, x->step, e);
+        if (old->step != best) rc = p->r ? remove_objects(p, l, old->step, e) : ckpt_remove(p->to, old->step, e);
     }
     return rc;
 }
@@ -364,21 +366,19 @@ static int make(struct copy_place *p, struct ckpt *c, int64_t twin, struct err *
     return rc;
 }
 
-/* What the place holds now, so that only what is known to be there is counted, and only this run's. */
-static int finish(struct copy_place *p, const struct copy_put *q, const struct ckpt_listing *x, int64_t best,
-                  struct err *e)
+/* The copy is there, and nobody else has taken the place over meanwhile: the record says so, and the oldest go. */
+static int finish(struct copy_place *p, const struct copy_put *q, const struct copy_held *before,
+                  const struct ckpt_listing *x, int64_t best, struct err *e)
 {
-    struct copy_held h;
-    uint64_t run;
-    copy_place_look(p, x, &h);
-    int rc = h.what == HELD_UNKNOWN ? err_set(e, h.why.code, "%s", h.why.text) : OK;
-    if (!rc) rc = copy_held_ours(p, &h, &q->me, &run, e);
-    if (!rc) rc = claim(p, &h, &q->me, e);
-    if (!rc && !is_there(&h, x))
+    struct copy_held now = {.owner = {.step = -1, .publication = -1}};
+    int rc = p->r ? remote_list(p->r, p->to, &now.objects, e) : OK;
+    if (!rc) rc = copy_read_owner(p, &now, e);
+    if (!rc) rc = claim(p, &now, &q->me, e);
+    if (!rc && p->r && copy_bytes(p, &now.objects, x->step, MANIFEST_NAME) < 0)
         rc = err_set(e, ERR_IO, "%s: the copy of step %" PRId64 " is not there after it was made", p->shown, x->step);
-    if (!rc) rc = write_owner(p, &q->me, &h.owner, x, e);
-    if (!rc && q->keep) rc = prune(p, &h, q->keep, best, e);
-    copy_held_free(&h);
+    if (!rc) rc = write_owner(p, &q->me, &now.owner, x, e);
+    if (!rc && q->keep) rc = prune(p, before, &now.objects, x, q->keep, best, e);
+    copy_held_free(&now);
     return rc;
 }
 
@@ -403,9 +403,8 @@ int copy_place_put(struct copy_place *p, const struct copy_put *q, bool *made, s
         rc = make(p, c, twin, e);
         *made = !rc;
     }
-    int64_t recorded = h.owner.publication;
+    if (!rc && (!there || h.owner.publication != x.publication)) rc = finish(p, q, &h, &x, ckpt_best(ckpt_extra(c)), e);
     copy_held_free(&h);
-    if (!rc && (!there || recorded != x.publication)) rc = finish(p, q, &x, ckpt_best(ckpt_extra(c)), e);
     ckpt_close(c);
     return rc;
 }

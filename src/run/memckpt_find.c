@@ -111,8 +111,11 @@ static int who_sees(struct memckpt *m, const struct slot *s, uint8_t *sees, uint
     uint8_t *mine = xcalloc(files + 1, 1), *all = xcalloc(files * n + 1, 1);
     char *dir = slot_dir(m, s->step);
     struct ckpt *c = NULL;
-    memset(mine, HELD_NONE, files);
-    if (!ckpt_open_parted(&c, dir, NULL) && is_it(c, s)) look_closely(m, c, mine);
+    struct err why;
+    int rc = ckpt_open_parted(&c, dir, &why); /* it is not there, where the host has none of it: that is damage, too */
+    memset(mine, !rc || rc == ERR_CORRUPT ? HELD_NONE : HELD_UNKNOWN, files);
+    if (rc && rc != ERR_CORRUPT) log_warn("a checkpoint in memory: %s", why.text);
+    if (!rc && is_it(c, s)) look_closely(m, c, mine);
     ckpt_close(c);
     xfree(dir);
     if (m->world) comm_wait(m->world, comm_all_gather(m->world, mine, all, s->n_files, DT_U8, "files in memory"));
@@ -173,19 +176,29 @@ static int bring(struct memckpt *m, int from, const char *dir, const char *name,
     return memckpt_together(m, rc ? rc : status, e);
 }
 
+/* Of what is there, that it may not be read, or is a newer tutti's, is not known to be less than the newest. */
+static int unread(int rc, struct err *e)
+{
+    if (rc == ERR_REQUEST) e->code = ERR_IO;
+    return rc == ERR_REQUEST ? ERR_IO : rc;
+}
+
 static int complete_hosts(struct memckpt *m, const struct slot *s, const char *dir, struct err *e)
 {
     static const char *const small[ATTACHED + 1] = {"config.yaml", MEMCKPT_RUN,
                                                     MANIFEST}; /* the manifest last: it stands for all */
     struct ckpt *c = NULL;
-    bool is = !ckpt_open_parted(&c, dir, NULL) && is_it(c, s), has = is && !ckpt_check_attachments(c, NULL);
+    int rc = ckpt_open_parted(&c, dir, e);
+    bool is = !rc && is_it(c, s), has = is && !(rc = ckpt_check_attachments(c, e));
     ckpt_close(c);
+    if (rc == ERR_CORRUPT) rc = OK; /* lost, or damaged: another host has it */
+    if ((rc = memckpt_together(m, rc, e))) return rc;
     if (!m->world) return has ? OK : err_set(e, ERR_CORRUPT, "%s: what is attached is damaged", dir);
     int64_t worst[2] = {m->leads && has ? m->rank : m->n, !has}; /* the lowest that has it; whether one lacks it */
     int64_t lowest = worst[0], lack = worst[1];
     comm_wait(m->world, comm_all_reduce(m->world, &lowest, &lowest, 1, DT_I64, COMM_MIN, "who has the manifest"));
     comm_wait(m->world, comm_all_reduce(m->world, &lack, &lack, 1, DT_I64, COMM_MAX, "who lacks it"));
-    int rc = comm_status(m->world, e);
+    rc = comm_status(m->world, e);
     if (rc || !lack) return rc;
     if (lowest == m->n) return err_set(e, ERR_CORRUPT, "%s: what is attached is damaged on every host", dir);
     /* Of another publication, or its manifest is damaged: what it has is not this one's. Else only small files are
@@ -201,9 +214,9 @@ static int open_here(struct memckpt *m, const struct slot *s, const char *dir, s
 {
     char *text = NULL;
     size_t n;
-    int rc = ckpt_open_parted(c, dir, e);
+    int rc = unread(ckpt_open_parted(c, dir, e), e);
     if (!rc && !is_it(*c, s)) rc = err_set(e, ERR_CORRUPT, "%s: is not what the other hosts have", dir);
-    if (!rc) rc = ckpt_attachment(*c, MEMCKPT_RUN, &text, &n, e);
+    if (!rc) rc = unread(ckpt_attachment(*c, MEMCKPT_RUN, &text, &n, e), e);
     if (!rc && (!text || strcmp(text, m->id)))
         rc = err_set(e, ERR_REQUEST, "%s: is of run %.40s, and this is run %s", dir, text ? text : "?", m->id);
     xfree(text);
@@ -217,7 +230,7 @@ static int take(struct memckpt *m, const struct slot *s, struct ckpt **c, struct
     char *dir = slot_dir(m, s->step);
     int rc = who_sees(m, s, sees, unknown, e);
     if (!rc) rc = all_there(m, s, sees, unknown, e); /* the same on all ranks */
-    if (!rc) rc = complete_hosts(m, s, dir, e);
+    if (!rc) rc = unread(complete_hosts(m, s, dir, e), e);
     if (!rc) rc = open_here(m, s, dir, c, e);
     if (!rc) ckpt_seen_by(*c, sees, m->n);
     if (rc) {

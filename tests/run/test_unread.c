@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every reader of a place in which a run's state or its name may lie: copies in a folder, memory of a host, the small
+ * files of run.dir. The n-th call that looks there fails, says that there is nothing, gives less than there is, or is
+ * interrupted, for every n. The reader comes to what there is, or to an error; never to "none", and never to something
+ * older. (The run's own checkpoints: checkpoint/test_newest.c; a store: test_copy_unknown.c.) The calls are defined
+ * here, in front of the C library's. */
+#include "run/copies.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "run/memckpt.h"
+#include "run/skips.h"
+
+enum way { FAILS, DENIED, LIES, SHORTER, DELAYED, WAYS };
+static const char *const way_name[] = {"EIO", "EACCES", "ENOENT", "the end, too early", "EINTR"};
+
+static struct {
+    const char *watch; /* paths with this in them; NULL: nothing happens */
+    enum way way;
+    int64_t at, n; /* calls so far; the one that it happens to, 0: none */
+} fault;
+
+static bool watched(const char *path) { return fault.watch && strstr(path, fault.watch) && ++fault.at == fault.n; }
+
+static bool watched_fd(int fd)
+{
+    char link[64], path[512];
+    if (!fault.watch) return false;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t k = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
+    path[k < 0 ? 0 : k] = 0;
+    return watched(path);
+}
+
+/* A call that finds something: -1, as it would be. */
+static int refused(void)
+{
+    static const int why[WAYS] =
+        {[FAILS] = EIO, [DENIED] = EACCES, [LIES] = ENOENT, [SHORTER] = EIO, [DELAYED] = EINTR};
+    errno = why[fault.way];
+    return -1;
+}
+
+int open(const char *path, int flags, ...)
+{
+    bool strikes = watched(path) && !(flags & O_CREAT);
+    return strikes && fault.way != SHORTER && fault.way != DELAYED
+               ? refused()
+               : (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0666);
+}
+
+/* Less than there is: half, and at the next call the end. */
+static ssize_t gives(int fd, void *p, size_t n, off_t at)
+{
+    if (!watched_fd(fd)) return syscall(SYS_pread64, fd, p, n, at);
+    if (fault.way == FAILS || fault.way == DELAYED) return refused();
+    if (fault.way == SHORTER) return 0;
+    return syscall(SYS_pread64, fd, p, n, at);
+}
+
+ssize_t pread(int fd, void *p, size_t n, off_t at) { return gives(fd, p, n, at); }
+
+int stat(const char *restrict path, struct stat *restrict st)
+{
+    if (watched(path) && fault.way != SHORTER && fault.way != DELAYED) return refused();
+    return (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, 0);
+}
+
+int lstat(const char *restrict path, struct stat *restrict st)
+{
+    if (watched(path) && (fault.way == FAILS || fault.way == DENIED)) return refused();
+    return (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+}
+
+int fstat(int fd, struct stat *st)
+{
+    if (watched_fd(fd) && fault.way == FAILS) return refused();
+    return (int)syscall(SYS_fstat, fd, st);
+}
+
+int access(const char *path, int mode)
+{
+    if (watched(path) && fault.way != SHORTER && fault.way != DELAYED) return refused();
+    return (int)syscall(SYS_faccessat, AT_FDCWD, path, mode);
+}
+
+DIR *opendir(const char *path)
+{
+    if (watched(path) && fault.way != SHORTER && fault.way != DELAYED) {
+        refused();
+        return NULL;
+    }
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    return fd < 0 ? NULL : fdopendir(fd);
+}
+
+struct dirent *readdir(DIR *d)
+{
+    static struct dirent *(*real)(DIR *);
+    if (!real) *(void **)(void *)&real = dlsym(RTLD_NEXT, "readdir");
+    if (!watched_fd(dirfd(d)) || fault.way != FAILS) return real(d);
+    refused();
+    return NULL;
+}
+
+/* ---- a walk over all calls ---- */
+
+/* Looks once. 0: an error, said in `e`; 1: all that there is; -1: anything else. */
+typedef int reader_fn(void *ctx, struct err *e);
+
+/* lies: whether the reader can tell that "there is nothing" is a lie, since it is said elsewhere that there is. */
+static void walk(const char *name, const char *watch, bool lies, reader_fn *reads, void *ctx, int64_t least)
+{
+    for (int way = 0; way < WAYS; way++) {
+        if (way == LIES && !lies) continue;
+        for (int64_t n = 1;; n++) {
+            struct err e = {0};
+            fault.way = (enum way)way;
+            fault.at = 0;
+            fault.n = n;
+            fault.watch = watch;
+            int said = reads(ctx, &e);
+            int64_t calls = fault.at;
+            fault.watch = NULL;
+            if (said < 0)
+                fail_msg("%s: call %lld of %lld: %s: %s", name, (long long)n, (long long)calls, way_name[way], e.text);
+            if (!said && !*e.text)
+                fail_msg("%s: call %lld: %s: an error without a word", name, (long long)n, way_name[way]);
+            if (calls >= n) continue;
+            if (said != 1) fail_msg("%s: %s", name, e.text); /* nothing happened */
+            if (calls < least) fail_msg("%s: only %lld calls were met", name, (long long)calls);
+            break;
+        }
+    }
+}
+
+/* ---- copies in a folder ---- */
+
+struct copied {
+    char *to, *root;
+};
+
+static int64_t newest_of(const char *root)
+{
+    struct ckpt_held h;
+    ckpt_hold(&h, root);
+    int64_t step = h.what == HELD_UNKNOWN ? -2 : h.what == HELD_NONE ? -1 : h.newest.step;
+    ckpt_held_free(&h);
+    return step;
+}
+
+/* A run that lost its disk. */
+static int fetches(void *ctx, struct err *e)
+{
+    struct copied *x = ctx;
+    bool fetched;
+    struct err why;
+    const char *watch = fault.watch;
+    fault.watch = NULL;
+    if (fs_remove_tree(x->root, &why) || fs_mkdirs(x->root, &why)) fail_msg("%s", why.text);
+    fault.watch = watch;
+    int rc = fetch(x->to, x->root, &fetched, e);
+    fault.watch = NULL;
+    int64_t step = newest_of(x->root);
+    return rc ? (step == -1 ? 0 : -1) : fetched && step == 3 ? 1 : -1;
+}
+
+/* A copy is made beside the others: it is there, or nothing there is other than it was. */
+static int copies_on(void *ctx, struct err *e)
+{
+    struct copied *x = ctx;
+    const char *watch = fault.watch;
+    fault.watch = NULL;
+    struct err why;
+    char *four = step_path(x->to, 4);
+    if (fs_remove_tree(four, &why)) fail_msg("%s", why.text);
+    struct copier c;
+    copier_open(&c, x->to, x->root);
+    fault.watch = watch;
+    int rc = copier_put(&c, 4, 0, e);
+    fault.watch = NULL;
+    copy_place_close(&c.p);
+    bool there = held_path(four, NULL) == HELD_KNOWN;
+    for (int step = 1; step <= 3; step++) {
+        char *path = step_path(x->to, step);
+        state_check(path, step);
+        xfree(path);
+    }
+    if (there) state_check(four, 4);
+    xfree(four);
+    return rc ? 0 : there ? 1 : -1;
+}
+
+static void copies_in_a_folder(void **state)
+{
+    (void)state;
+    struct err e;
+    struct copied x = {scratch_new(), scratch_new()};
+    for (int step = 1; step <= 3; step++) {
+        save(x.root, step);
+        assert_ok(put(x.to, x.root, step, 0, &e));
+    }
+    char *owner = fs_join(x.to, COPY_OWNER_NAME), *record;
+    size_t n;
+    save(x.root, 4);
+    assert_ok(fs_read_all(owner, 1 << 20, &record, &n, &e));
+    walk("making a copy", x.to, false, copies_on, &x, 20);
+    /* The record as it was: it says that step 3 was copied last, so nothing of it can be passed over. */
+    char *four = step_path(x.to, 4);
+    assert_ok(fs_remove_tree(four, &e));
+    assert_ok(fs_write_atomic(owner, record, n, &e));
+    walk("fetching a copy", x.to, true, fetches, &x, 30);
+    xfree(four);
+    xfree(record);
+    xfree(owner);
+    scratch_free(x.root);
+    scratch_free(x.to);
+}
+
+/* ---- memory ---- */
+
+struct kept {
+    struct config c;
+    char *memory;
+};
+
+static int finds(void *ctx, struct err *e)
+{
+    struct kept *x = ctx;
+    struct memckpt m;
+    struct ckpt *c = NULL;
+    struct str refused = {0};
+    int rc = memckpt_open(&m, &x->c, NULL, false, e);
+    if (!rc) rc = memckpt_find(&m, 0, &c, &refused, e);
+    int64_t step = c ? ckpt_step(c) : -1;
+    if (!rc && step != 3) err_set(e, ERR_CORRUPT, "step %lld; %s", (long long)step, str_text(&refused));
+    ckpt_close(c);
+    memckpt_close(&m);
+    str_free(&refused);
+    return rc ? 0 : step == 3 ? 1 : -1;
+}
+
+static void memory_of_a_host(void **state)
+{
+    (void)state;
+    struct err e;
+    struct kept x = {.memory = scratch_new()};
+    char *dir = scratch_new();
+    struct memckpt m;
+    x.c.run.dir = dir;
+    x.c.checkpoint.memory_dir = x.memory;
+    assert_ok(memckpt_open(&m, &x.c, NULL, false, &e));
+    for (int step = 2; step <= 3; step++) {
+        struct ckpt_attachment file[] = {{.name = "config.yaml", .p = "model: {}\n", .bytes = 10},
+                                         {.name = "run.id", .p = m.id, .bytes = strlen(m.id)}};
+        struct ckpt_info info = {.step = step, .attachments = file, .n_attachments = 2, .parted = true};
+        struct ckpt_tensor *t = state_new(step);
+        assert_ok(ckpt_save(m.root, &info, t, N_KNOWN, &e));
+        state_free(t, N_KNOWN);
+    }
+    char *root = xstrdup(m.root), *id = fs_join(dir, "id"), *was = fs_join(dir, "memory_dir");
+    memckpt_close(&m);
+    walk("checkpoints in memory", root, false, finds, &x, 20);
+    walk("which run it is", id, false, finds, &x, 2);
+    walk("where memory was", was, false, finds, &x, 2);
+    xfree(was);
+    xfree(id);
+    xfree(root);
+    scratch_free(dir);
+    scratch_free(x.memory);
+}
+
+/* ---- small files ---- */
+
+static int reads_name(void *ctx, struct err *e)
+{
+    uint64_t name;
+    enum held held = run_name_read(ctx, &name, e);
+    return held == HELD_KNOWN ? 1 : held == HELD_UNKNOWN ? 0 : -1;
+}
+
+static int reads_skips(void *ctx, struct err *e)
+{
+    struct skips s = {0};
+    int rc = skips_read(&s, ctx, NULL, e);
+    int64_t n = s.n;
+    skips_free(&s);
+    return rc ? 0 : n == 3 ? 1 : -1;
+}
+
+static void small_files(void **state)
+{
+    (void)state;
+    struct err e;
+    char *dir = scratch_new(), *name = fs_join(dir, "name"), *skips = fs_join(dir, SKIPS_NAME);
+    (void)name_of(dir);
+    for (int step = 3; step < 6; step++) {
+        struct skips_note note = {.step = step, .cause = "loss", .loss = 1, .mean = 1, .deviation = 1, .back_to = 2};
+        assert_ok(skips_write(dir, &note, &e));
+    }
+    walk("the run's name", name, false, reads_name, dir, 2);
+    walk("steps that are left out", skips, false, reads_skips, dir, 2);
+    xfree(skips);
+    xfree(name);
+    scratch_free(dir);
+}
+
+int main(void)
+{
+    setenv("LOG", "error", 1); /* warnings are what these tests provoke */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_in_a_folder),
+        cmocka_unit_test(memory_of_a_host),
+        cmocka_unit_test(small_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
