@@ -21,7 +21,7 @@ static struct comm *group_of(const struct exchange *x, int unit)
 bool coded_grads(const struct exchange *x) { return x->coding.grad != CODEC_KEPT; }
 bool coded_params(const struct exchange *x, int unit)
 {
-    return x->coding.param != CODEC_KEPT && size_of(group_of(x, unit)) > 1;
+    return x->coding.param != CODEC_KEPT && !x->s->units.unit[unit].frozen && size_of(group_of(x, unit)) > 1;
 }
 
 /* ---- parameters in parts ---- */

@@ -60,7 +60,8 @@ struct coding {
     int64_t *count, *bytes, *each, *at; /* scratch: per rank of a group */
 };
 
-/* Whether gradients, and this unit's parameters, go through here. */
+/* Whether gradients, and this unit's parameters, go through here. Frozen ones do not: they have no master, so that what
+ * is rounded of them is lost, and a checkpoint would hold it. */
 bool coded_grads(const struct exchange *x);
 bool coded_params(const struct exchange *x, int unit);
 

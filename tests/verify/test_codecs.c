@@ -141,9 +141,25 @@ static void bytes_fall_to_the_codecs(void **state)
     }
 }
 
+/* Frozen weights have no master: what is rounded of them as they travel would be what the run has, and saves. */
+static void what_is_frozen_is_not_rounded(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"adapter.kind=lora", "comm.param=int8", "batch.global=4",
+                                       "precision.recipe=bf16"};
+    struct arena *a = arena_new();
+    struct config c;
+    struct verify v;
+    resolve(&c, a, keys, 4);
+    verified(&v, &c, 2, VERIFY_DP, 2, "frozen beside a codec");
+    verify_free(&v);
+    arena_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_frozen_is_not_rounded),
         cmocka_unit_test(layouts_equal_one_rank_within_the_bound),
         cmocka_unit_test(what_is_planned_is_allocated_and_sent),
         cmocka_unit_test(bytes_fall_to_the_codecs),
