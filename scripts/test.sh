@@ -2,23 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds what is needed and runs the tests.
 #
-#   scripts/test.sh            normal build: all tests but those of packages; AddressSanitizer and UndefinedBehaviorSanitizer: all but
-#                              the long ones; ThreadSanitizer: the rooms that use threads; kernels for 64-bit Arm, emulated
+#   scripts/test.sh            normal build: all tests but those of packages and the grid; AddressSanitizer and UndefinedBehaviorSanitizer: all but
+#                              the long ones and the grid; ThreadSanitizer: the rooms that use threads; kernels for 64-bit Arm, emulated
 #   scripts/test.sh --fast     normal build only, without the long tests
-#   scripts/test.sh --long     packages too, and the sanitizers run the long tests: for a release (hours)
+#   scripts/test.sh --all      packages too, the sanitizers run the long tests, and the whole grid of crossings (tests/verify/test_grid.c): for a
+#                              release (hours). --long is its older name
 #
 # TUTTI_JOBS: how many things run at once (default: the cores).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=${TUTTI_JOBS:-$(nproc)}
 
-fast=0 long=0
+fast=0 all=0
 for arg in "$@"; do
     case $arg in
     --fast) fast=1 ;;
-    --long) long=1 ;;
+    --all | --long) all=1 ;;
     *)
-        echo "usage: scripts/test.sh [--fast] [--long]" >&2
+        echo "usage: scripts/test.sh [--fast] [--all]" >&2
         exit 2
         ;;
     esac
@@ -68,15 +69,15 @@ build_sanitized() {
 bash "$root/scripts/deps.sh" --tests --quiet
 "$root/scripts/build.sh"
 if [ "$fast" = 1 ]; then
-    suite normal "$root/build" -LE '^(long|fuzz|waits)$'
+    suite normal "$root/build" -LE '^(long|fuzz|waits|grid)$'
     suite waits "$root/build" -L '^waits$' -j $((2 * jobs))
 else
-    packages='|package'
-    if [ "$long" = 1 ]; then packages=; fi
-    suite normal "$root/build" -LE "^(fuzz|waits$packages)\$"
+    release='|package|grid'
+    if [ "$all" = 1 ]; then release=; fi
+    suite normal "$root/build" -LE "^(fuzz|waits$release)\$"
     suite waits "$root/build" -L '^waits$' -j $((2 * jobs))
     without=()
-    if [ "$long" = 0 ]; then without=(-LE '^long$'); fi
+    if [ "$all" = 0 ]; then without=(-LE '^(long|grid)$'); fi
     build_sanitized build-asan address,undefined
     suite asan+ubsan "$root/build-asan" "${without[@]}"
     build_sanitized build-tsan thread

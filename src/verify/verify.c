@@ -77,19 +77,28 @@ static void tell(struct verify_layout *l, const struct differences *d, const str
     l->answers_identical = got->answers.written == want->answers.written && !got->answers.apart;
 }
 
-static bool judge(const struct run *x, const struct verify_layout *l, const struct differences *d,
-                  const struct bounds *b, const struct shelf_place *from)
+/* What has no bound: it is so, or it is not. */
+static bool is_complete(const struct run *x, const struct verify_layout *l, const struct differences *d,
+                        const struct shelf_place *from)
 {
     const struct config *c = &x->c;
-    bool ok = differences_within(d, b), exact = c->numerics.exact_order && l->n_ranks == config_dp(c);
+    bool ok = !d->missing[0], exact = c->numerics.exact_order && l->n_ranks == config_dp(c);
     if (l->answer_tokens) ok &= l->answers_identical && l->answers_most <= answers_bound(c);
     if (l->answer_tokens && answers_bound(c) == 0) ok &= !l->answers_unlike;
     /* What is computed again or put away has the bits of what is not. */
     if (exact || l->n_ranks == 1) ok &= l->bit_identical && l->norm_rel_error == 0;
-    if (from) ok &= l->resume_identical && l->resume_rel_error <= fmax(b->value, from->bounds.value);
+    if (from) ok &= l->resume_identical;
     if (from && l->n_ranks == 1 && !strcmp(from->layout, "one rank"))
         ok &= l->resume_rel_error == 0; /* as if it had not stopped */
     return ok;
+}
+
+static bool judge(const struct run *x, struct verify_layout *l, const struct differences *d, const struct bounds *b,
+                  const struct shelf_place *from)
+{
+    l->complete = is_complete(x, l, d, from);
+    bool resumed = !from || l->resume_rel_error <= fmax(b->value, from->bounds.value);
+    return l->complete && resumed && differences_within(d, b);
 }
 
 /* The same layout with plain loops, beside one rank with them. */

@@ -54,7 +54,9 @@ struct verify_layout {
     double answers_most;      /* by so many nats at most */
     bool answers_identical;   /* every rank wrote, with the initial weights, what one rank writes */
     int64_t routed, elsewhere; /* choices of routers, and those that were free to be and were not the oracle's */
-    bool ok;
+    bool complete; /* it made its steps, its replicas agree, what it read is what was saved, and bits that must be are
+                      the oracle's */
+    bool ok;       /* and all is within its bounds */
 };
 struct verify {
     bool ok;
