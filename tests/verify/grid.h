@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grid.h: what crosses in the grid (test_grid.c): factors, each a list of levels, each a few words of a configuration.
- * Levels come from the tables of the house, so that a new family, schedule, optimizer, recipe, codec or group of
- * operations is in it by itself; and every key of the sections that decide about numbers is in some level, or in the
- * list of those that do not (grid_apart). */
+/* grid.h: what crosses in the grid (test_grid.c): factors, each a list of
+ * levels, each a few words of a configuration. Levels come from the tables of
+ * the house, so that a new family, schedule, optimizer, recipe, codec or group
+ * of operations is in it by itself; and every key of the sections that decide
+ * about numbers is in some level, or in the list of those that do not
+ * (grid_apart). */
 #ifndef TUTTI_TESTS_VERIFY_GRID_H
 #define TUTTI_TESTS_VERIFY_GRID_H
 
@@ -81,13 +83,15 @@ static const struct grid_level grid_layouts[] = {
     {"parallel.tp=2 parallel.sequence_parallel=true parallel.tp_overlap=2", 2},
     {"parallel.tp=2 parallel.dp_shard=2 parallel.zero=3", 4},
     {"parallel.cp=4 parallel.cp_algorithm=two_level parallel.cp_inner=2", 4},
-    {"parallel.cp=2 parallel.cp_balance=area", 2},
+    {"parallel.cp=2 parallel.cp_balance=area model.document_mask=true", 2},
     {"parallel.cp=2 parallel.dp_shard=2 parallel.zero=1", 4},
     {"parallel.cp=2 parallel.tp=2 parallel.sequence_parallel=true", 4},
     {"parallel.tp=2 parallel.pp=2 parallel.sequence_parallel=true", 4},
     {"parallel.dp_shard=2 parallel.pp=2 parallel.zero=1", 4},
     {"parallel.cp=2 parallel.pp=2", 4},
-    {"parallel.pp=2 parallel.schedule=interleaved parallel.chunks=2 parallel.round=3", 2},
+    {"parallel.pp=2 parallel.schedule=interleaved parallel.chunks=2 "
+     "parallel.round=3",
+     2},
     {"parallel.pp=2 parallel.pp_layers=[3,1]", 2},
     {"parallel.dp_shard=2 parallel.ep=2", 2},
     {"parallel.tp=2 parallel.ep=2 parallel.etp=1", 2},
@@ -123,7 +127,8 @@ static const char *const grid_precisions[] = {
     "precision.recipe=fp8-delayed precision.history=2 precision.margin=1",
     "precision.recipe=fp32 numerics.exact_order=true",
     "precision.recipe=bf16 numerics.accumulate=hopper-bf16",
-    "precision.recipe=fp32 numerics.deterministic=false comm.algorithm=ring comm.ranks_per_host=2",
+    "precision.recipe=fp32 numerics.deterministic=false comm.algorithm=ring "
+    "comm.ranks_per_host=2",
 };
 static const char *const grid_data[] = {
     "",
@@ -136,9 +141,11 @@ static const char *const grid_objectives[] = {
     "",
     "train.objective=dpo batch.micro=1",
     "train.objective=reward batch.micro=1 train.reward.centre=0.1",
-    "train.objective=grpo train.grpo.tokens=6 train.grpo.group=2 train.grpo.reward=true train.grpo.updates=2 "
+    "train.objective=grpo train.grpo.tokens=6 train.grpo.group=2 "
+    "train.grpo.reward=true train.grpo.updates=2 "
     "train.grpo.beta=0.1",
-    "train.objective=grpo train.grpo.tokens=6 train.grpo.group=4 train.grpo.reward=true train.grpo.advantage=mean "
+    "train.objective=grpo train.grpo.tokens=6 train.grpo.group=4 "
+    "train.grpo.reward=true train.grpo.advantage=mean "
     "train.grpo.mean=tokens",
     "adapter.kind=lora adapter.targets=['*'] adapter.rank=4",
     "adapter.kind=dora adapter.rank=4 adapter.alpha=4 adapter.stabilised=true",
@@ -158,27 +165,34 @@ static const char *const grid_shapes[] = {
     "model.hidden=40 model.ffn=50",
 };
 
-/* Keys of the sections that decide about numbers which are in no level, and why. */
+/* Keys of the sections that decide about numbers which are in no level, and
+ * why. */
 static const struct {
     const char *why, *keys;
 } grid_apart[] = {
-    {"numbers in a formula, the same on every rank; a run's own tests have the formula",
-     "train.dpo.beta train.grpo.clip train.grpo.clip_high optimizer.eps optimizer.betas optimizer.muon.momentum "
-     "optimizer.muon.nesterov optimizer.adafactor.decay_rate optimizer.adafactor.clip precision.loss_scale.initial "
+    {"numbers in a formula, the same on every rank; a run's own tests have the "
+     "formula",
+     "train.dpo.beta train.grpo.clip train.grpo.clip_high optimizer.eps "
+     "optimizer.betas optimizer.muon.momentum "
+     "optimizer.muon.nesterov optimizer.adafactor.decay_rate "
+     "optimizer.adafactor.clip precision.loss_scale.initial "
      "precision.loss_scale.grow_every precision.loss_scale.least"},
     {"when, not what: schedules are functions of the step (optim/test_lr)",
-     "optimizer.schedule.name optimizer.schedule.warmup_steps optimizer.schedule.min_lr "
+     "optimizer.schedule.name optimizer.schedule.warmup_steps "
+     "optimizer.schedule.min_lr "
      "optimizer.schedule.decay_steps"},
-    {"looks at numbers, and changes none in three steps",
-     "precision.telemetry precision.fallback.after precision.fallback.saturated precision.fallback.error "
-     "train.grpo.tell_every"},
+    {"looks at numbers, and changes none in three steps", "precision.telemetry precision.fallback.after "
+                                                          "precision.fallback.saturated precision.fallback.error "
+                                                          "train.grpo.tell_every"},
     {"an order that is no one rank's (run/test_serve)", "parallel.server_mode parallel.staleness"},
-    {"a file (run/test_pipeline.sh, run/test_offload_files.sh, cli/test_bench, run/test_adapters.sh)",
+    {"a file (run/test_pipeline.sh, run/test_offload_files.sh, cli/test_bench, "
+     "run/test_adapters.sh)",
      "parallel.schedule_file memory.offload_to comm.table adapter.from"},
-    {"how long, how often, how much at once",
-     "comm.timeout_s comm.timeout_p2p_s comm.timeout_start_s comm.progress comm.link_GBps comm.link_latency_us "
-     "comm.check comm.checksum memory.limit memory.check train.grpo.reward_limit_s train.grpo.reward_tries "
-     "train.grpo.reward_pause_s train.grpo.stop train.grpo.at_once"},
+    {"how long, how often, how much at once", "comm.timeout_s comm.timeout_p2p_s comm.timeout_start_s comm.progress "
+                                              "comm.link_GBps comm.link_latency_us "
+                                              "comm.check comm.checksum memory.limit memory.check "
+                                              "train.grpo.reward_limit_s train.grpo.reward_tries "
+                                              "train.grpo.reward_pause_s train.grpo.stop train.grpo.at_once"},
 };
 
 /* Base levels are the first: one rank, AdamW, fp32. */
@@ -189,8 +203,10 @@ static inline void grid_open(struct grid *g)
         grid_add(g, GRID_FAMILY, 0, arena_printf(g->a, "model.family=%s", families[i]));
     for (size_t i = 0; i < sizeof grid_layouts / sizeof *grid_layouts; i++)
         grid_add(g, GRID_LAYOUT, grid_layouts[i].ranks, grid_layouts[i].keys);
-    for (int i = 0; schedule_kind_name(i); i++)
+    for (int i = 0; schedule_kind_name(i); i++) {
+        if (!strcmp(schedule_kind_name(i), "onestage")) continue; /* one rank: the base */
         grid_add(g, GRID_LAYOUT, 2, arena_printf(g->a, "parallel.pp=2 parallel.schedule=%s", schedule_kind_name(i)));
+    }
     int first = g->n[GRID_LAYOUT];
     grid_add_words(g, GRID_LAYOUT, "parallel.cp=2 parallel.cp_algorithm=", grid_choices("parallel.cp_algorithm"), 0);
     for (int i = first; i < g->n[GRID_LAYOUT]; i++) g->of[GRID_LAYOUT][i].ranks = 2;
@@ -222,8 +238,10 @@ static inline void grid_close(struct grid *g) { arena_free(g->a); }
 static inline int grid_words(const struct grid *g, struct arena *a, const int *row, char **words, int most)
 {
     int n = add_words(words, 0, most, a,
-                      "model.layers=4 model.hidden=32 model.heads=4 model.ffn=48 model.vocab=264 model.seq_len=16 "
-                      "run.threads=1 batch.global=8 batch.micro=2 optimizer.lr=1e-3 comm.timeout_s=60 "
+                      "model.layers=4 model.hidden=32 model.heads=4 model.ffn=48 "
+                      "model.vocab=264 model.seq_len=16 "
+                      "run.threads=1 batch.global=8 batch.micro=2 "
+                      "optimizer.lr=1e-3 comm.timeout_s=60 "
                       "data.train=x.txt run.steps=100");
     static const enum grid_factor order[GRID_FACTORS] = {GRID_SHAPE,  GRID_FAMILY,    GRID_LAYOUT,
                                                          GRID_MEMORY, GRID_OPTIMIZER, GRID_PRECISION,
