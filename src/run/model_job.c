@@ -80,8 +80,8 @@ void model_job_say_wishes(const struct model_at_work *m)
         log_warn("%s: %s could not be read, so what it wishes is not known: %s", weights_path(m->weights), name,
                  e.text);
     if (wishes.n)
-        log_info("%s: %s says %s: not followed here; how tokens are drawn is what the command or the request says",
-                 weights_path(m->weights), name, wishes.p);
+        log_info("%s says %s: not followed here; how tokens are drawn is what the command or the request says", name,
+                 wishes.p);
     xfree(text);
     str_free(&wishes);
 }
