@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "state/param_group.h"
+
 double model_adapter_times(const struct adapter *a)
 {
     double r = (double)a->rank;
@@ -85,7 +87,7 @@ static void declare_one(struct declare_ctx *x, int i, char which)
     snprintf(name, sizeof name, "%s.lora_%c", stem, which);
     int at = param_add(x->t, name, l, which == 'a' ? INIT_NORMAL : INIT_ZEROS, std, layer);
     x->t->p[at].adapter = true;
-    if (which != 'm') x->t->p[at].group = PARAM_MATRICES;
+    if (which != 'm') param_set_group(&x->t->p[at], PARAM_MATRICES);
 }
 
 static bool of_expert(const struct param *p) { return strstr(p->name, ".moe.experts.") != NULL; }

@@ -7,6 +7,7 @@
 
 #include "nn/adapter.h"
 #include "nn/layers.h"
+#include "state/param_group.h"
 
 struct spmd_type type_tokens(enum spmd over_cp)
 {
@@ -41,7 +42,7 @@ void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_
     bool tower = x->prefix[0] && d.layer >= 0; /* its layers are units of their own, before all others */
     int i = param_add(x->t, name, weight_over(&x->t->mesh, shape_of(nd, n), &d), d.init, d.std,
                       tower ? LAYER_TOWER - d.layer : d.layer);
-    if (tower && nd >= 2) x->t->p[i].group = PARAM_MATRICES;
+    if (tower && nd >= 2) param_set_group(&x->t->p[i], PARAM_MATRICES);
 }
 
 struct vocab_attrs vocab_here(const struct model_config *c, const struct par *p)

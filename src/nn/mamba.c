@@ -20,6 +20,7 @@
 
 #include "nn/layers.h"
 #include "parallel/scan.h"
+#include "state/param_group.h"
 
 /* What this rank has: heads, groups, columns. */
 struct space {
@@ -75,7 +76,8 @@ void mamba_declare(struct declare_ctx *x, int layer, double std, double std_out)
             d.std = 1 / sqrt(3.0 * (double)s->conv);
             if (bias) d.init = INIT_ZEROS;
             declare_part(x, d, conv[i], rows[i + 1], s->conv, bias);
-            if (!bias) x->t->p[x->t->n - 1].group = PARAM_VECTORS; /* a few numbers per channel, not a matrix */
+            if (!bias)
+                param_set_group(&x->t->p[x->t->n - 1], PARAM_VECTORS); /* a few numbers per channel, not a matrix */
         }
     static const struct {
         const char *name;

@@ -17,6 +17,7 @@
 #include <math.h>
 
 #include "nn/layers.h"
+#include "state/param_group.h"
 
 static struct model_config tower_of(const struct model_config *c)
 {
@@ -82,7 +83,7 @@ static void declare_product(struct declare_ctx *x, const char *name, enum spmd r
 {
     layer_declare(x, (struct declare){INIT_NORMAL, 0.02, projector_layer(x->c), rows, 0}, 2, (int64_t[]){out, in},
                   "projector.%s.weight", name);
-    x->t->p[x->t->n - 1].group = PARAM_MATRICES;
+    param_set_group(&x->t->p[x->t->n - 1], PARAM_MATRICES);
     layer_declare(x, (struct declare){INIT_ZEROS, 0, projector_layer(x->c), bias, 0}, 1, &out, "projector.%s.bias",
                   name);
 }

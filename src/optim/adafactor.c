@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "kernel/update.h"
+#include "state/param_group.h"
 
 static const double eps_square = 1e-30, eps_size = 1e-3;
 
@@ -31,6 +32,10 @@ static bool is_ours(const struct optim_config *c, const struct param *p)
     return p->stepped && optim_of(c, p->group) == &optim_rows[OPTIM_ADAFACTOR];
 }
 
+/* What second moments are kept by: a value per row and one per column of a matrix, and each number's own of others,
+ * which are rows of one column here. The parameter's group says which, as the arrays do (rows.c). */
+static bool is_matrix(const struct param *p) { return param_group_is_matrices(p->group); }
+
 static int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* ---- memory ---- */
@@ -44,8 +49,8 @@ static void lay_out(struct adafactor *x, const struct optim_config *c, int64_t *
             x->at[k] = sums;
             if (!is_ours(c, p)) continue;
             int64_t n = store_held(x->s, k, STORE_MASTER).n;
-            if (p->nd > 1) sums += p->n[0] + p->n[1];
-            *rows = max_i64(*rows, p->nd > 1 && n ? n / param_row_numel(p) : n);
+            if (is_matrix(p)) sums += p->n[0] + p->n[1];
+            *rows = max_i64(*rows, is_matrix(p) && n ? n / param_row_numel(p) : n);
         }
         x->most_sums = max_i64(x->most_sums, sums);
         x->most_params = max_i64(x->most_params, u->unit[i].n);
@@ -114,14 +119,14 @@ typedef void part_fn(struct adafactor *x, const struct optim_call *call, const s
 static void each_part(struct adafactor *x, const struct optim_call *call, int first, int i, part_fn *f)
 {
     const struct param *p = &x->s->table->p[i];
-    struct part q = {.r = optim_stretch_of(call, i), .cols = p->nd > 1 && p->held ? p->ln[1] : 1};
+    struct part q = {.r = optim_stretch_of(call, i), .cols = is_matrix(p) && p->held ? p->ln[1] : 1};
     bool widens = q.r.weights || x->s->grad_dtype != DT_F32;
     int64_t most = widens ? max_i64(STORE_WIDEN / q.cols, 1) * q.cols : q.r.n, m;
     CHECK(!widens || most <= STORE_WIDEN, "%s has rows of %lld", p->name, (long long)q.cols);
     for (int64_t left = q.r.n; left > 0; left -= q.r.n) {
         q.r.n = left < most ? left : most;
         q.row = p->lo[0] + q.r.at / q.cols;
-        q.col = p->nd > 1 ? p->lo[1] : 0;
+        q.col = is_matrix(p) ? p->lo[1] : 0;
         q.grad = optim_widen(x->s, x->st, q.r.grad, q.r.n, &m);
         optim_master_begin(call, &q.r);
         f(x, call, &q, first, i);
@@ -137,7 +142,7 @@ static struct factors factors_of(const struct adafactor *x, const struct optim_c
 {
     const struct param *p = &x->s->table->p[i];
     float *f = (float *)(void *)q->r.array[0];
-    if (p->nd > 1) {
+    if (is_matrix(p)) {
         const struct array *a = &x->s->array[call->which[p->group][0]];
         f = array_at(a, store_held(x->s, i, call->which[p->group][0]).at);
         return (struct factors){f + q->row, f + p->n[0] + q->col, x->mean.p};
@@ -177,7 +182,7 @@ static void take_sums(struct adafactor *x, const struct optim_call *call, const 
     const struct param *p = &x->s->table->p[i];
     double *to = sums_of(x, i);
     (void)first;
-    if (p->nd > 1) {
+    if (is_matrix(p)) {
         enqueue_sums(x, q, to + q->row, to + p->n[0] + q->col);
         return;
     }
@@ -200,7 +205,7 @@ static void take_mean(struct adafactor *x, const struct optim_call *call, int i)
 {
     const struct param *p = &x->s->table->p[i];
     int which = call->which[p->group][0];
-    if (p->nd == 1) return;
+    if (!is_matrix(p)) return;
     flat_update(x->st, &(struct update_args){.kind = UPDATE_FACTOR_MEAN,
                                              .n = p->n[0],
                                              .at = {[FACTOR_MEAN_TO] = {x->mean.p, DT_F64},
@@ -280,7 +285,7 @@ static void agree(struct adafactor *x, const struct optim_call *call, int first,
     if (!x->group.tp || comm_size(x->group.tp) == 1) return;
     for (int i = first; runs && i < first + n; i++) {
         const struct param *p = &x->s->table->p[i];
-        if (!is_ours(call->c, p) || (!sizes && p->nd == 1)) continue;
+        if (!is_ours(call->c, p) || (!sizes && !is_matrix(p))) continue;
         if (p->held && !counted_before(x, p)) continue;
         if (sizes) stream_zero(x->st, sizes_of(x, first, i), 2 * sizeof(double));
         else stream_zero(x->st, sums_of(x, i), to_size(p->n[0] + p->n[1]) * sizeof(double));
@@ -296,7 +301,7 @@ static void step_unit(struct adafactor *x, const struct optim_call *call, int fi
         const struct param *p = &x->s->table->p[i];
         if (!is_ours(call->c, p)) continue;
         any = n;
-        if (p->nd > 1) sums = x->at[i] + p->n[0] + p->n[1];
+        if (is_matrix(p)) sums = x->at[i] + p->n[0] + p->n[1];
     }
     if (!any) return;
     if (runs && sums) stream_zero(x->st, x->sums.p, to_size(sums) * sizeof(double));
@@ -307,7 +312,7 @@ static void step_unit(struct adafactor *x, const struct optim_call *call, int fi
     for (int i = first; runs && i < first + n; i++) {
         const struct param *p = &x->s->table->p[i];
         if (!is_ours(call->c, p) || !p->held) continue;
-        if (p->nd > 1) keep_factors(x, call, i);
+        if (is_matrix(p)) keep_factors(x, call, i);
         take_mean(x, call, i);
         each_part(x, call, first, i, take_size);
     }

@@ -9,6 +9,7 @@
 #include "kernel/update.h"
 #include "optim/optim.h"
 #include "state/own.h"
+#include "state/param_group.h"
 
 /* Most optimizers have one array. */
 static int first_moments(const struct optim_config *c, enum param_group group, struct optim_array out[OPTIM_MAX_ARRAYS])
@@ -172,7 +173,8 @@ static int adafactor_arrays(const struct optim_config *c, enum param_group group
 {
     (void)c;
     out[0] = (struct optim_array){"v", "second moments", DT_F32, 0, false};
-    if (group != PARAM_VECTORS) out[0] = (struct optim_array){"factors", "factors of second moments", DT_F32, 0, true};
+    if (param_group_is_matrices(group))
+        out[0] = (struct optim_array){"factors", "factors of second moments", DT_F32, 0, true};
     return 1;
 }
 

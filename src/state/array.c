@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "state/param_group.h"
 
 bool array_covers(const struct array_row *row, const struct param *p)
 {
@@ -17,6 +18,8 @@ struct shape array_shape(const struct array_row *row, const struct param *p)
 {
     struct shape s = shape_of(p->nd, p->n);
     const int64_t factors = p->n[0] + p->n[1];
+    CHECK(row->block != ARRAY_FACTORS || param_group_is_matrices(p->group), "%s of %s, which is no matrix", row->name,
+          p->name);
     if (row->block == ARRAY_TENSOR) return shape_of(1, &row->each);
     if (row->block == ARRAY_FACTORS) return shape_of(1, &factors);
     if (row->block == ARRAY_GROUPS) {
@@ -44,8 +47,9 @@ struct region array_box(const struct array_row *row, const struct param *p, cons
 
 int64_t array_numel(const struct array_row *row, const struct param *p)
 {
+    if (!array_covers(row, p)) return 0;
     struct shape s = array_shape(row, p);
-    return array_covers(row, p) ? shape_numel(&s) : 0;
+    return shape_numel(&s);
 }
 
 /* Values of n elements of what is held here, whole rows or any where there is a value for each. */

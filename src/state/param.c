@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "state/param_group.h"
 
 void param_table_free(struct param_table *t)
 {
@@ -138,6 +139,12 @@ struct layout param_alone(int nd, const int64_t *n)
     return layout_on(&one, MESH_DENSE, shape_of(nd, n), SPMD_I);
 }
 
+void param_set_group(struct param *p, enum param_group g)
+{
+    CHECK(!param_group_is_matrices(g) || p->nd == 2, "%s has %d dims and no rows and columns", p->name, p->nd);
+    p->group = g;
+}
+
 int param_add(struct param_table *t, const char *name, struct layout l, enum param_init init, double std, int layer)
 {
     CHECK(l.shape.nd >= 1 && l.shape.nd <= PARAM_MAX_DIM, "%s has %d dims", name, l.shape.nd);
@@ -157,7 +164,7 @@ int param_add(struct param_table *t, const char *name, struct layout l, enum par
                         .decay = l.shape.nd >= 2,
                         .layer = layer};
     snprintf(p->name, sizeof p->name, "%s", name);
-    p->group = p->nd < 2 ? PARAM_VECTORS : layer < 0 ? PARAM_EMBEDDINGS : PARAM_MATRICES;
+    param_set_group(p, p->nd != 2 ? PARAM_VECTORS : layer < 0 ? PARAM_EMBEDDINGS : PARAM_MATRICES);
     p->stepped = true;
     for (int i = 0; i < p->nd; i++) p->n[i] = l.shape.n[i];
     place(t, p);

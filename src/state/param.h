@@ -41,8 +41,8 @@ enum { PARAM_NAME = 64, PARAM_MAX_DIM = 4 };
 /* DECAY: the log of a number drawn evenly from [1, 16]; STEP: what softplus makes a step of, drawn evenly by its log
  * from [0.001, 0.1] (Dao and Gu 2024's code). */
 enum param_init { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_DECAY, INIT_STEP, INIT_N };
-/* What an optimizer is chosen for. Vectors have one dim; embeddings are the tables at both ends, which are matrices of
- * no layer. */
+/* What an optimizer is chosen for. Vectors are all that has no rows and columns to it (param_group.h); embeddings are
+ * the tables at both ends, which are matrices of no layer. */
 enum param_group { PARAM_MATRICES, PARAM_EMBEDDINGS, PARAM_VECTORS, PARAM_GROUPS };
 enum { PARAM_ALL_GROUPS = (1 << PARAM_GROUPS) - 1 };
 

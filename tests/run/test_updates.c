@@ -22,6 +22,10 @@ static const char *const toy_keys[] = {
         "model.moe.first_dense=1", "model.mla.q_rank=14", "model.mla.kv_rank=10", "model.mla.nope_dim=7",              \
         "model.mla.rope_dim=6", "model.mla.value_dim=9"
 
+/* Filters of convolutions have two dims and are no matrices. */
+#define SPACES                                                                                                         \
+    "model.family=mamba2", "model.ssm.heads=6", "model.ssm.groups=3", "model.ssm.head_dim=5", "model.ssm.state=7"
+
 /* Weights of bf16 alone, rounded by chance. */
 #define CHANCE "precision.recipe=bf16", "precision.master=none"
 
@@ -73,6 +77,12 @@ static const struct layout_row {
     {4, {"optimizer.name=adafactor", MIXTRAL, "parallel.tp=4", "parallel.ep=2", "parallel.etp=2", "parallel.zero=1"}},
     {4, {"optimizer.name=adafactor", MIXTRAL, "parallel.tp=2", "parallel.ep=2", "parallel.zero=2"}},
     {4, {CHANCE, "optimizer.name=sgd", "parallel.pp=2", "parallel.zero=2"}},
+    {3, {SPACES, "optimizer.name=adafactor", "parallel.zero=1"}},
+    {4, {SPACES, "optimizer.name=adafactor", "parallel.tp=2", "parallel.zero=2", "optimizer.vectors.name=lion"}},
+    {4,
+     {SPACES, CHANCE, "optimizer.name=lion", "optimizer.vectors.name=adafactor", "parallel.tp=2", "parallel.zero=3"}},
+    {3, {SPACES, "optimizer.vectors.name=adafactor", "parallel.tp=3", "precision.grad=bf16", "precision.recipe=bf16"}},
+    {2, {SPACES, "optimizer.name=adamw", "optimizer.moments=8bit", "optimizer.block=16", "parallel.zero=1"}},
 };
 enum { N_ROWS = (int)(sizeof rows / sizeof *rows) };
 
