@@ -22,6 +22,14 @@ static void mark_cut(char *text, size_t room, int wanted)
     if (wanted >= 0 && (size_t)wanted >= room) memcpy(text + room - 4, "...", 4);
 }
 
+/* Others take a text for the sign that there was an error, and people have nothing else to go by. */
+static void never_empty(struct err *e)
+{
+    if (!e->text[0])
+        snprintf(e->text, sizeof e->text, "error %d without a reason, which is a fault of tutti's: please report it",
+                 (int)e->code);
+}
+
 int err_set(struct err *e, enum err_code code, const char *fmt, ...)
 {
     if (!e) return code;
@@ -30,6 +38,7 @@ int err_set(struct err *e, enum err_code code, const char *fmt, ...)
     e->code = code;
     mark_cut(e->text, sizeof e->text, vsnprintf(e->text, sizeof e->text, fmt, args));
     va_end(args);
+    never_empty(e);
     return code;
 }
 
@@ -38,6 +47,7 @@ int err_prefix(struct err *e, const char *fmt, ...)
     if (!e) return ERR_IO;
     char prefix[500];
     va_list args;
+    never_empty(e);
     va_start(args, fmt);
     mark_cut(prefix, sizeof prefix, vsnprintf(prefix, sizeof prefix, fmt, args));
     va_end(args);

@@ -232,7 +232,7 @@ static bool has(const struct engine *g, const struct array *a, int param)
     return array_held(a, &g->store.units, param).n > 0;
 }
 
-static float *read_histories(struct engine *g, const struct array *a)
+static float *read_histories(const struct engine *g, const struct array *a)
 {
     float *h = xmalloc(a->buf.bytes + 1);
     device_to_host(g->stream, h, &a->buf, 0, a->buf.bytes);
@@ -240,24 +240,41 @@ static float *read_histories(struct engine *g, const struct array *a)
     return h;
 }
 
-void recipes_begin(struct engine *g)
+/* A rank without heads has a part of a product and holds nothing of what its numbers are kept with: it hears them from
+ * those that do. */
+static void hear(struct engine *g, float *told)
 {
-    if (g->recipes.n_kept) memset(g->recipes.kept_made, 0, to_size(g->recipes.n_kept)); /* weights are other ones */
-    if (!numbers(g) || g->dev->counts_only) return;
+    struct comm *tp = g->cfg.host.tp;
+    if (tp) comm_wait(tp, comm_all_reduce(tp, told, told, numbers(g), DT_F32, COMM_MAX, "what scales follow from"));
+}
+
+static void tell_of(const struct engine *g, float *told)
+{
     const struct array *a = store_array(&g->store, store_find(&g->store, "amax"));
-    int64_t H = g->cfg.precision.history, n = numbers(g);
-    float *h = read_histories(g, a), *told = xcalloc(to_size(n), sizeof *told);
+    int64_t H = g->cfg.precision.history;
+    float *h = read_histories(g, a);
     for (int i = 0; i < g->params.n; i++) {
         if (!recipe_row(recipe_of_param(g, i))->history || !has(g, a, i)) continue;
         for (int o = 0; o < RECIPE_OPERANDS; o++)
             told[i * RECIPE_OPERANDS + o] =
                 recipes_told(h + a->at[i] + o * H, H, g->cfg.precision.margin, most_of(recipe_of_param(g, i), o));
     }
-    device_from_host(g->stream, &g->recipes.told, 0, told, g->recipes.told.bytes);
-    device_zero(g->stream, &g->recipes.now, 0, g->recipes.now.bytes);
-    stream_sync(g->stream);
-    xfree(told);
     xfree(h);
+}
+
+void recipes_begin(struct engine *g)
+{
+    if (g->recipes.n_kept) memset(g->recipes.kept_made, 0, to_size(g->recipes.n_kept)); /* weights are other ones */
+    if (!numbers(g)) return;
+    float *told = xcalloc(to_size(numbers(g)), sizeof *told);
+    if (!g->dev->counts_only) tell_of(g, told);
+    hear(g, told);
+    if (!g->dev->counts_only) {
+        device_from_host(g->stream, &g->recipes.told, 0, told, g->recipes.told.bytes);
+        device_zero(g->stream, &g->recipes.now, 0, g->recipes.now.bytes);
+        stream_sync(g->stream);
+    }
+    xfree(told);
 }
 
 /* Nothing of it was looked at. */

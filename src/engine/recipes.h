@@ -94,7 +94,8 @@ bool recipes_history(const struct recipe_config *c);
 int recipes_rows(const struct engine *g, struct array_row *rows);
 int recipes_buffers(struct engine *g, struct err *e);
 void recipes_bind(struct engine *g);
-void recipes_begin(struct engine *g); /* of a step or an evaluation: what scales follow from, as the histories say */
+/* Of a step or an evaluation: what scales follow from, as the histories say. Collective(tp). */
+void recipes_begin(struct engine *g);
 /* After a step that is taken: its largest values, over all ranks, go into the histories. Collective(world). */
 void recipes_end(struct engine *g);
 void recipes_free(struct engine *g);

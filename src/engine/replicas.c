@@ -37,6 +37,16 @@ static struct held held_of(const struct engine *g, int param, int array)
     return (struct held){array_at(a, x.at), store_stream(s, array, g->stream), x.lo, x.n, a->row.dtype};
 }
 
+static bool serves(const struct engine *g)
+{
+    return g->cfg.n_servers && g->cfg.server >= 0;
+} /* a shard that nobody else has */
+
+static bool has(const struct engine *g, int64_t entry)
+{
+    return !serves(g) && held_of(g, param_of(g, entry), array_of(g, entry)).n > 0;
+}
+
 static uint64_t salted(uint64_t v, int64_t place)
 {
     v = (v ^ (uint64_t)(place + 1) * 0x9e3779b97f4a7c15u) * 0xd6e8feb86659fd93u;
@@ -121,28 +131,64 @@ static bool is_among(const struct engine *g, int group, int param, int array)
     }
 }
 
+/* A rank of tp may hold nothing of a parameter: there are fewer heads than ranks. Then it has none of the values per
+ * tensor that others must have alike. From the layout, so every rank of the group says the same. */
+static bool some_hold_nothing(const struct engine *g, int group, int param)
+{
+    const struct layout *l = &g->params.p[param].layout;
+    const struct mesh *m = &g->params.mesh;
+    int n = group == AMONG_TP ? m->size[AXIS_TP] : 0, hold = 0;
+    for (int k = 0; k < n; k++) {
+        int rank = g->params.rank + (k - g->cfg.par.rank[AXIS_TP]) * m->stride[AXIS_TP];
+        if (!layout_holds(l, rank)) continue;
+        struct region box = layout_box(l, rank);
+        hold += region_volume(&box) > 0;
+    }
+    return hold > 0 && hold < n;
+}
+
+/* A number for a maximum over {h, ~h}; of who has none the least there is, which changes no maximum. */
+static void put_number(int64_t v[2], bool has, uint64_t h)
+{
+    v[0] = has ? (int64_t)h : INT64_MIN;
+    v[1] = has ? (int64_t)~h : INT64_MIN;
+}
+
+static bool is_one_number(const int64_t v[2]) { return v[0] == ~v[1] || (v[0] == INT64_MIN && v[1] == INT64_MIN); }
+
+/* What a rank tells a group: a number of all that every member has, then one of each entry that only some of them have.
+ * Returns how many numbers that is; v NULL: counts. */
+static int64_t numbers_for(const struct engine *g, int group, const uint64_t *hash, int64_t n, int64_t *v)
+{
+    uint64_t sum = 0;
+    int64_t k = 1;
+    for (int64_t i = 0; i < n; i++) {
+        int param = param_of(g, i), array = array_of(g, i);
+        if (!is_among(g, group, param, array)) continue;
+        if (!some_hold_nothing(g, group, param)) {
+            if (hash[i]) sum += salted(hash[i], i);
+        } else {
+            if (v) put_number(v + 2 * k, has(g, i), hash[i]);
+            k++;
+        }
+    }
+    if (v) put_number(v, true, sum);
+    return k;
+}
+
 /* Ranks of every group have the same numbers: one message each. */
 static bool groups_agree(const struct engine *g, const uint64_t *hash, int64_t n)
 {
-    int groups = n_groups(g);
     bool same = true;
-    int64_t *v = xcalloc((size_t)groups * 2, sizeof *v), *ticket = xcalloc((size_t)groups, sizeof *ticket);
-    for (int k = 0; k < groups; k++) {
-        uint64_t sum = 0;
-        if (!group_of(g, k)) continue;
-        for (int64_t i = 0; i < n; i++)
-            if (hash[i] && is_among(g, k, param_of(g, i), array_of(g, i))) sum += salted(hash[i], i);
-        v[2 * k] = (int64_t)sum;
-        v[2 * k + 1] = (int64_t)~sum;
-        ticket[k] =
-            comm_all_reduce(group_of(g, k), v + 2 * k, v + 2 * k, 2, DT_I64, COMM_MAX, "are replicas the same?");
+    for (int k = 0; k < n_groups(g); k++) {
+        struct comm *c = group_of(g, k);
+        if (!c) continue;
+        int64_t count = numbers_for(g, k, hash, n, NULL), *v = xcalloc(to_size(2 * count), sizeof *v);
+        numbers_for(g, k, hash, n, v);
+        comm_wait(c, comm_all_reduce(c, v, v, 2 * count, DT_I64, COMM_MAX, "are replicas the same?"));
+        for (int64_t i = 0; i < count; i++) same &= is_one_number(v + 2 * i);
+        xfree(v);
     }
-    for (int k = 0; k < groups; k++) {
-        if (ticket[k]) comm_wait(group_of(g, k), ticket[k]);
-        if (ticket[k]) same &= v[2 * k] == ~v[2 * k + 1];
-    }
-    xfree(v);
-    xfree(ticket);
     return same;
 }
 
@@ -155,12 +201,10 @@ static int32_t *differing(const struct engine *g, const uint64_t *hash, int64_t 
         struct comm *c = group_of(g, k);
         if (!c) continue;
         for (int64_t i = 0; i < n; i++) {
-            bool in = is_among(g, k, param_of(g, i), array_of(g, i));
-            v[2 * i] = in ? (int64_t)hash[i] : 0;
-            v[2 * i + 1] = in ? (int64_t)~hash[i] : -1;
+            put_number(v + 2 * i, is_among(g, k, param_of(g, i), array_of(g, i)) && has(g, i), hash[i]);
         }
         comm_wait(c, comm_all_reduce(c, v, v, 2 * n, DT_I64, COMM_MAX, "which tensors differ"));
-        for (int64_t i = 0; i < n; i++) differ[i] |= v[2 * i] != ~v[2 * i + 1];
+        for (int64_t i = 0; i < n; i++) differ[i] |= !is_one_number(v + 2 * i);
     }
     comm_wait(g->cfg.world, comm_all_reduce(g->cfg.world, differ, differ, n, DT_I32, COMM_MAX, "which tensors differ"));
     xfree(v);
@@ -329,11 +373,6 @@ static void tell(const struct look *x, const double *value, struct replicas_repo
     str_free(&text);
 }
 
-static bool serves(const struct engine *g)
-{
-    return g->cfg.n_servers && g->cfg.server >= 0;
-} /* a shard that nobody else has */
-
 static void look_closer(const struct engine *g, const uint64_t *hash, int64_t n, struct replicas_report *r)
 {
     int32_t *differ = differing(g, hash, n);
@@ -387,6 +426,7 @@ int replicas_compare(struct engine *g, struct replicas_report *r, struct err *e)
     if (!rc && r->differ) {
         look_closer(g, hash, n, r);
         rc = comm_status(g->cfg.world, e);
+        CHECK(rc || r->text[0], "ranks do not agree, and no two of them hold the same elements of anything");
     }
     xfree(hash);
     return rc;

@@ -35,7 +35,7 @@ struct replicas_report { /* the same on every rank */
     int ranks[16], n_ranks; /* those in the minority (the first 16 of them); of two that differ both */
     bool decided;           /* there is a majority */
     int n_arrays;           /* how many arrays differ, over all tensors */
-    char text[512];         /* all of that in words */
+    char text[512];         /* all of that in words; never empty where they differ */
 };
 
 /* ERR_* when ranks could not be asked; that they differ is in r. Nothing is changed. */

@@ -20,6 +20,19 @@ static void sets_and_prefixes(void **state)
     assert_int_equal(err_set(NULL, ERR_MEMORY, "nobody listens"), ERR_MEMORY);
 }
 
+static void texts_are_never_empty(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    assert_int_equal(err_set(&e, ERR_NUMERIC, "%s", ""), ERR_NUMERIC);
+    assert_contains(e.text, "error -4 without a reason");
+    e = (struct err){.code = ERR_IO};
+    assert_int_equal(err_prefix(&e, "rank 7"), ERR_IO);
+    assert_contains(e.text, "rank 7: error -2 without a reason");
+    assert_int_equal(err_set(&e, ERR_IO, "disk"), ERR_IO);
+    assert_string_equal(e.text, "disk");
+}
+
 static void long_texts_are_cut_and_say_so(void **state)
 {
     (void)state;
@@ -85,6 +98,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_and_prefixes),
+        cmocka_unit_test(texts_are_never_empty),
         cmocka_unit_test(long_texts_are_cut_and_say_so),
         cmocka_unit_test(exit_status_tells_request_from_failure),
         cmocka_unit_test(a_bug_names_itself_and_aborts),

@@ -16,7 +16,8 @@
 #include "run/machine.h"
 #include "run/site.h"
 
-enum { WEIGHT, MASTER, MOMENT_M, MOMENT_V };
+enum { WEIGHT, MASTER, MOMENT_M, MOMENT_V, FACTORS, LARGEST /* values per tensor */ };
+static const char *const arrays[] = {"weight", "master", "m", "v", "factors", "amax"};
 #define ZERO "parallel.zero="
 
 struct row {
@@ -51,6 +52,10 @@ static const struct row rows[] = {
     {"parallel.tp=2 parallel.dp_shard=3 " ZERO "1", 6, 2, WEIGHT, "layers.0.attn.o.weight", "rank 2 has ", 1},
     {"model.family=gpt2 parallel.tp=5 batch.micro=8 model.seq_len=48", 5, 3, MOMENT_V,
      "layers.1.attn.o.bias", "rank 3 has ", 1}, /* which has no head */
+    {"optimizer.name=adafactor parallel.tp=4", 4, 2, FACTORS, "layers.0.attn.k.weight", "rank 2 has ", 1}, /* a rank has no head */
+    {"optimizer.name=adafactor parallel.tp=4", 4, 1, FACTORS, "layers.0.mlp.up.weight", "rank 1 has ", 1},
+    {"precision.recipe=fp8-delayed parallel.tp=5", 5, 1, LARGEST, "layers.1.attn.q.weight", "rank 1 has ", 1},
+    {"precision.recipe=fp8-delayed model.family=gpt2 parallel.tp=4 parallel.dp_replicate=2", 8, 2, LARGEST, "layers.1.attn.o.weight", "rank 2 has ", 1},
     {"parallel.cp=3", 3, 0, WEIGHT, "layers.0.attn.q.weight", "rank 0 has ", 1},
     {"parallel.cp=3 " ZERO "2", 3, 2, WEIGHT, "layers.0.attn.q.weight", "rank 2 has ", 1},
     {"parallel.pp=2 model.tie_embeddings=true", 2, 1, WEIGHT, "embed.token", "rank 1 has ", 2},
@@ -88,12 +93,29 @@ static void steps(const struct job *j, const struct site *at)
     }
 }
 
+/* In values per tensor, which all have whole. */
+static void flip_of_tensor(struct job *j, struct engine *g, int i)
+{
+    int which = STORE_ROWS;
+    while (which < g->store.n_arrays && strcmp(g->store.array[which].row.name, arrays[j->row->array])) which++;
+    assert_true(which < g->store.n_arrays);
+    struct array_span x = store_held(&g->store, i, which);
+    int64_t at = x.n * 2 / 3;
+    assert_true(x.n > 0);
+    ((char *)device_here(array_at(&g->store.array[which], x.at + at)))[0] ^= 1;
+    snprintf(j->element, sizeof j->element, "[%lld]", (long long)at);
+}
+
 /* Flips the lowest bit of an element in the middle of what this rank holds; says where that is in the whole tensor. */
 static void flip(struct job *j, struct engine *g)
 {
     const struct store *s = &g->store;
     int i = param_find(&g->params, j->row->tensor), array = j->row->array;
     assert_true(i >= 0);
+    if (array >= FACTORS) {
+        flip_of_tensor(j, g, i);
+        return;
+    }
     const struct param *p = &g->params.p[i];
     int64_t lo = s->units.piece[i].lo, n = s->units.piece[i].n;
     bool whole = array == WEIGHT ? store_param_is_whole(s) : store_state_is_whole(s);
@@ -117,7 +139,6 @@ static void flip(struct job *j, struct engine *g)
 
 static int found(const struct job *j, const struct replicas_report *r, struct err *e)
 {
-    static const char *const arrays[] = {"weight", "master", "m", "v"};
     const struct row *row = j->row;
     bool named = r->n_ranks == row->n_named && r->decided == (row->n_named == 1) &&
                  !strncmp(r->text, row->says, strlen(row->says));
