@@ -230,6 +230,11 @@ static int check_pairs(const struct config *c, const struct conf *f, struct err 
         return conf_error(f, e, "parallel.pp",
                           "every layer of t5's decoder reads what the encoder made, and a stage sends one stream to "
                           "the next; choose 1, and share out samples (parallel.dp_shard) or heads (parallel.tp)");
+    if (c->parallel.tp > c->model.heads)
+        return conf_error(f, e, "parallel.tp",
+                          "%lld ranks share out %lld heads of t5, and attention with a bias by distance wants one on "
+                          "each; choose at most %lld",
+                          (long long)c->parallel.tp, (long long)c->model.heads, (long long)c->model.heads);
     if (c->parallel.chunks > 1 || c->parallel.schedule_text)
         return conf_error(f, e, c->parallel.chunks > 1 ? "parallel.chunks" : "parallel.schedule_file",
                           "cuts the layers into stages, and every layer of t5's decoder reads what the encoder made; "

@@ -3,12 +3,32 @@
  * round makes or reads. Decided from the last node to the first, since what runs again reads, too. */
 #include "tape/lower.h"
 
+/* The node that wrote the bytes which x lies in: behind views, and behind nodes that hand their input's memory on
+ * (ENTER). -1: none did. */
+static int maker_of(const struct tape *t, tid x)
+{
+    int i = tape_tensor(t, tape_tensor(t, x)->root)->producer;
+    while (i >= 0 && !t->nodes[i].retype && op_row(t->nodes[i].op)->alias_fwd)
+        i = tape_tensor(t, tape_tensor(t, t->nodes[i].in[0])->root)->producer;
+    return i;
+}
+
+/* What it puts out goes to others: the next stage, or sums that are told. It is theirs when backward comes, and what is
+ * added up is added once; so all that the node puts out is kept. */
+static bool is_told(const struct tape *t, const struct node *d)
+{
+    bool any = false;
+    for (int k = 0; k < d->n_out; k++) any |= tape_tensor(t, tape_tensor(t, d->out[k])->root)->kind == TENSOR_EXTERNAL;
+    return any && !d->retype;
+}
+
 /* Whether a node of a recompute segment may run again: its operation is one of those, or it works in the memory of one
  * that is; what has its input's values costs nothing. */
 static bool may_run_again(const struct lower *l, const struct segment *s, int index)
 {
     const struct node *d = &l->t->nodes[index];
-    int maker = tape_tensor(l->t, tape_tensor(l->t, d->out[0])->root)->producer;
+    int maker = maker_of(l->t, d->out[0]);
+    if (is_told(l->t, d)) return false;
     if (lower_in_wave(l, index)) return s->again >> OP_COMBINE & 1; /* all of it, or nothing */
     if (!d->retype && op_row(d->op)->alias_fwd) return true;
     if (node_is_alias(l->t, d) && maker >= s->first) d = &l->t->nodes[maker];

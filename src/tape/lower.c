@@ -3,7 +3,8 @@
  * no rules of its own: which inputs and outputs an instruction reads follows from the operation's row, where its
  * gradients go follows from who contributed before.
  *
- * What it decides stands in files beside: where gradients gather (gradients.c), what runs again (again.c).
+ * What it decides stands in files beside: where gradients gather (gradients.c), what runs again (again.c). That rows
+ * read what they should is proved each time (values.c).
  *
  * Cost: O(nodes) instructions; placement (place.c) is O(places^2). Rejected: reference counting at run time (sizes
  * would not be known before the run) and a static graph compiler (nothing to gain beside a GEMM). */
@@ -415,6 +416,7 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     grad_find(&l);
     lower_forward(&l);
     if (o.training) lower_backward(&l);
+    lower_check_values(&l);
     if (o.recipe) lower_recipe(&l);
     lower_fill(&l.code[PHASE_B]);
     for (int ph = 0; ph < PHASE_N; ph++) lower_pieces(&l, &l.code[ph]);

@@ -62,6 +62,7 @@ struct operand grad_of_weight(const struct lower *l, tid x); /* f32, its slot's 
 /* again.c: needed[i - first] of nodes, of a recompute segment or of a round of a wave. */
 void again_in_segment(const struct lower *l, const struct segment *s, bool *needed);
 void again_in_round(const struct lower *l, const struct wave *w, bool *needed);
+void lower_check_values(const struct lower *l);     /* values.c: rows read what forward had; CHECKs */
 void lower_recipe(struct lower *l);                 /* recipe.c: products of fewer bits */
 void lower_pieces(struct lower *l, struct code *c); /* pieces.c: cuts what the options say */
 void lower_offload(struct lower *l);                /* offload.c: puts away what the options say, last of all */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every family with everything else: each is planned, which records and lowers the whole step of every rank's role, in
  * layouts of up to eight ranks, in every recipe, with what saves memory, with every objective. It is planned, or
- * refused with words that name a key; nothing else comes of it. What a plan computes is tests/verify's. */
+ * refused with words that name a key; nothing else comes of it. What a plan computes is tests/verify's; but that
+ * backward reads what forward left, whatever is computed again, is proved whenever a program is made (tape/values.c).
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,6 +75,19 @@ static const struct {
                      {2, "parallel.pp=2"},
                      {4, "parallel.tp=2 parallel.pp=2"}};
 
+/* Each group of operations by itself, and with those that it is read by. */
+static const char *const again[] =
+    {"norms", "attention", "products", "gathers, norms", "latent, products", "scans, norms", "experts, activations"};
+static const struct {
+    int ranks;
+    const char *keys;
+} under_again[] = {{1, ""},
+                   {2, "parallel.pp=2 parallel.schedule=zbh1"},
+                   {8, "parallel.tp=8"}, /* more ranks than heads */
+                   {4, "parallel.tp=2 parallel.pp=2 model.kv_heads=1"},
+                   {4, "parallel.tp=2 parallel.cp=2 parallel.sequence_parallel=true"},
+                   {4, "parallel.tp=2 parallel.ep=2 moe.buffer=0.5"}};
+
 enum { MOST_WORDS = 64 };
 
 /* Whether it was planned; else it was refused as users are. */
@@ -129,6 +144,22 @@ static void test_every_family_with_everything(void **state)
     assert_true(all > 3 * tried / 4);
 }
 
+static void test_every_family_computes_again(void **state)
+{
+    (void)state;
+    int all = 0, tried = 0;
+    for (size_t r = 0; r < sizeof again / sizeof *again; r++)
+        for (size_t k = 0; k < sizeof under_again / sizeof *under_again; k++)
+            for (int f = 0; f < N_FAMILIES; f++, tried++) {
+                char keys[160], *blank;
+                snprintf(keys, sizeof keys, "%s memory.recompute=[%s]", under_again[k].keys, again[r]);
+                while ((blank = strstr(keys, ", "))) memmove(blank + 1, blank + 2, strlen(blank + 1)); /* one word */
+                all += planned(families[f], under_again[k].ranks, keys, "fp32");
+            }
+    print_message("%d of %d are planned\n", all, tried);
+    assert_true(all > tried / 2);
+}
+
 static void test_every_family_in_every_recipe(void **state)
 {
     (void)state;
@@ -146,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_family_is_there),
         cmocka_unit_test(test_every_family_with_everything),
+        cmocka_unit_test(test_every_family_computes_again),
         cmocka_unit_test(test_every_family_in_every_recipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

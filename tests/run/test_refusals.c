@@ -172,7 +172,8 @@ static const struct refusal refusals[] = {
     {EXACT "batch.micro=3", 2, "batch.micro", "nearest that fits is 2", "batch.micro=2", 0},
     {EXACT "batch.micro=4", 4, "batch.micro", "nearest that fits is 2", "batch.micro=2", 0},
     {EXACT "batch.global=6", 4, "batch.global", "choose 4 or 8", "batch.global=8", 0},
-    {EXACT "parallel.pp=2", 2, "parallel.pp", "batch.global = 1", "batch.global=1", 0},
+    {EXACT "parallel.pp=2", 2, "parallel.pp", "batch.global: 1, which", "batch.global=1", 0},
+    {DENSE "model.family=t5 model.encoder_len=4 parallel.tp=8", 8, "parallel.tp", "share out 4 heads of t5", "parallel.tp=4", 0},
     {EXACT "parallel.pp=2", 2, "parallel.pp", "choose 1", "parallel.pp=1", 0},
 };
 

@@ -21,6 +21,8 @@ static const struct {
       "model.tie_embeddings=true"}},
     {VERIFY_TP | VERIFY_DP, /* more ranks than key heads */
      {SIZES, "model.family=olmo2", "model.heads=3", "model.kv_heads=1", "model.head_dim=6"}},
+    {VERIFY_TP, /* and their products once more: keys turn in memory that is handed on into the ranks' region */
+     {SIZES, "model.heads=3", "model.kv_heads=1", "memory.recompute=[products]"}},
     {VERIFY_TP | VERIFY_PP | VERIFY_EP,
      {SIZES, "model.family=qwen3_moe", "model.heads=4", "model.kv_heads=2", "model.head_dim=6", "model.moe.experts=5",
       "model.moe.top_k=2", "model.moe.ffn=10", "model.moe.sparse=xo", "model.layers=3"}},
