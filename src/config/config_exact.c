@@ -5,12 +5,38 @@
 #include <stdio.h>
 
 #include "config/config_layout.h"
+#include "engine/build.h"
 
 static int64_t power_below(int64_t n)
 {
     int64_t p = 1;
     while (2 * p <= n) p *= 2;
     return p;
+}
+
+static bool schedule_in_order(const struct config *c)
+{
+    struct pipeline_config p = config_pipeline(c);
+    struct schedule *s = NULL;
+    struct err ignored;
+    bool fits = !build_plan(&s, &p, to_int(c->parallel.pp), to_int(config_microbatches(c)), &ignored);
+    fits = fits && build_in_order(s);
+    schedule_free(s);
+    return fits;
+}
+
+/* Takes tutti's own schedule where the one asked for keeps no order, and says what else changes: "" or
+ * " and parallel.schedule: auto and parallel.chunks: 0". named: the schedule, too. */
+static const char *own_schedule(struct config *with, bool named, char out[96])
+{
+    bool chunks = with->parallel.chunks > 0, round = with->parallel.round > 0;
+    out[0] = 0;
+    if (schedule_in_order(with)) return out;
+    with->parallel.schedule = "auto";
+    with->parallel.chunks = with->parallel.round = 0;
+    snprintf(out, 96, "%s%s%s", named ? " and parallel.schedule: auto" : "", chunks ? " and parallel.chunks: 0" : "",
+             round ? " and parallel.round: 0" : "");
+    return out;
 }
 
 /* What config_exact wants, all of it, of a layout that is advised: its degrees say how many ranks to start, so nothing
@@ -22,7 +48,7 @@ static bool exact_fits(const struct config *c)
     bool apart = c->model.moe.experts && c->parallel.etp<c->parallel.tp, pipe = c->parallel.pp> 1;
     return power_below(dp) == dp && c->parallel.cp == 1 && c->parallel.ep == 1 && !apart &&
            c->precision.grad == GRAD_FP32 && c->batch.global % (dp * c->batch.micro) == 0 &&
-           !(pipe && config_microbatches(c) > 1) && !config_check_pipeline(c, &ignored);
+           !(pipe && config_microbatches(c) > 1) && !config_check_pipeline(c, &ignored) && schedule_in_order(c);
 }
 
 /* Both data-parallel degrees as powers of two, the next ones above, or the nearest ones below with which the batch can
@@ -96,6 +122,37 @@ static int refuse_unequal(const struct config *c, int64_t unit, struct err *e)
                    other);
 }
 
+/* Several microbatches are under way. */
+static int refuse_pipeline(const struct config *c, struct err *e)
+{
+    struct config one = *c, few = *c;
+    char also_one[96], also_few[96];
+    one.parallel.pp = 1;
+    few.batch.global = config_dp(c) * c->batch.micro;
+    own_schedule(&one, true, also_one);
+    own_schedule(&few, true, also_few);
+    return err_set(e, ERR_REQUEST,
+                   "numerics.exact_order finishes a microbatch before the next begins, a pipeline has several under "
+                   "way; choose 1%s (-n %d), or batch.global: %lld%s, which is one microbatch a rank",
+                   also_one, config_ranks(&one), (long long)few.batch.global, also_few);
+}
+
+static int refuse_order(const struct config *c, const char **key, struct err *e)
+{
+    struct config with = *c;
+    char also[96];
+    *key = c->parallel.schedule_text ? "parallel.schedule_file" : "parallel.schedule";
+    if (c->parallel.schedule_text)
+        return err_set(e, ERR_REQUEST,
+                       "numerics.exact_order finishes a microbatch on a rank's one stage before the next begins, and "
+                       "this schedule does not; leave it out, or choose numerics.exact_order: false");
+    own_schedule(&with, false, also);
+    return err_set(e, ERR_REQUEST,
+                   "numerics.exact_order finishes a microbatch on a rank's one stage before the next begins, and %s "
+                   "does not; choose auto%s, or numerics.exact_order: false",
+                   c->parallel.schedule, also);
+}
+
 int config_exact(const struct config *c, const char **key, struct err *e)
 {
     int64_t dp = config_dp(c), m = c->batch.micro, n = c->batch.global, tp = c->parallel.tp;
@@ -139,12 +196,8 @@ int config_exact(const struct config *c, const char **key, struct err *e)
     *key = "batch.global";
     if (n % (dp * m)) return refuse_unequal(c, dp * m, e);
     *key = "parallel.pp";
-    if (c->parallel.pp > 1 && config_microbatches(c) > 1)
-        return err_set(e, ERR_REQUEST,
-                       "numerics.exact_order finishes a microbatch before the next begins, a pipeline has several "
-                       "under way; choose 1 (-n %d), or batch.global = %lld: one microbatch a rank",
-                       ranks / to_int(c->parallel.pp), (long long)(dp * m));
-    return OK;
+    if (c->parallel.pp > 1 && config_microbatches(c) > 1) return refuse_pipeline(c, e);
+    return schedule_in_order(c) ? OK : refuse_order(c, key, e);
 }
 
 int config_check_exact(const struct config *c, struct err *e)

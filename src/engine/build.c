@@ -48,6 +48,19 @@ int build_plan(struct schedule **s, const struct pipeline_config *c, int ranks, 
     return rc;
 }
 
+bool build_in_order(const struct schedule *s)
+{
+    struct schedule_peak *peak = xcalloc(to_size(s->n_ranks), sizeof *peak);
+    bool fits = !schedule_check(s, peak, NULL);
+    for (int r = 0; fits && r < s->n_ranks; r++) {
+        int stages = 0;
+        for (int i = 0; i < s->n_stages; i++) stages += schedule_has_stage(s, r, i);
+        fits = stages == 1 && (peak[r].both == 1 || s->n_microbatches == 1);
+    }
+    xfree(peak);
+    return fits;
+}
+
 /* Parameters are on the ranks of the pipeline whose stages use them. */
 static void hold_params(struct engine *g)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build.h: what engine_new makes on paper: the schedule, the stages this rank holds with their programs, and its
- * itinerary. Private to run/, but for build_plan, which whoever draws a run's schedule calls too. Floor 6. Order:
+ * itinerary. Private to run/, but for build_plan, which whoever draws a run's schedule calls too, and build_in_order,
+ * which the config asks. Floor 6. Order:
  * Same(config) but for what belongs to one rank.
  */
 #ifndef TUTTI_ENGINE_BUILD_H
@@ -11,6 +12,9 @@
 /* The schedule that a config asks for, with its messages, for `ranks` pipeline ranks and m microbatches. *s may be set
  * when it fails; free it. */
 int build_plan(struct schedule **s, const struct pipeline_config *c, int ranks, int m, struct err *e);
+/* Whether gradients can be added up in one order (state/exact.h): every rank has one stage and finishes a microbatch
+ * before it begins the next, or there is one only. */
+bool build_in_order(const struct schedule *s);
 int build_pipe_rank(const struct engine *g); /* along pp */
 /* g->when, when_eval, peak, parts; and the table of parameters. */
 int build_schedule(struct engine *g, struct err *e);

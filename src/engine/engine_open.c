@@ -93,8 +93,7 @@ static int new_store(struct engine *g, struct err *e)
 {
     struct array_row rows[STORE_MAX_ARRAYS];
     struct store_config c = store_of(g, rows);
-    CHECK(!c.once || !g->cfg.exact_order || (g->n_stages == 1 && (g->peak.both == 1 || g->cfg.n_microbatches == 1)),
-          "exact_order with several microbatches alive");
+    CHECK(!g->cfg.exact_order || build_in_order(g->when), "exact_order with several microbatches alive");
     int rc = make_store(g, &c, e);
     if (rc) return rc;
     check_groups(g);
