@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/config_recipe.h"
+#include "data/pack.h"
 
 static bool writes_not(const struct config *c) { return model_both_ways(&c->model); }
 static bool looks(const struct config *c) { return model_looks(&c->model); }
@@ -38,6 +39,8 @@ static bool moves_params(const struct config *c)
         if (!strcmp(what[i], "params") || !strcmp(what[i], "auto")) return true;
     return false;
 }
+static bool packs(const struct config *c) { return c->data.pack == PACK_BEST_FIT; }
+static bool groups(const struct config *c) { return c->data.group != 0; }
 static bool packed(const struct config *c) { return c->adapter.base != 0; }
 static bool in_fewer_bits(const struct config *c) { return c->comm.param != 0; }
 static bool looks_ahead(const struct config *c) { return c->model.mtp.depth > 0; }
@@ -57,6 +60,8 @@ static const struct {
     {"model.moe.experts", has_experts,
      "what balances experts would be weighed with every answer's advantage, also where that is negative; choose 0"},
     {"model.mla.kv_rank", has_latent, "latent attention writes and learns by different products; choose 0"},
+    {"data.pack", packs, "a sequence is one answer; choose joined, or leave it out"},
+    {"data.group", groups, "a sequence is one answer; choose 0"},
     {"model.document_mask", masks, "a sequence is one answer; leave it out"},
     {"precision.recipe", has_recipe,
      "in fewer bits what writes an answer and what learns from it do not compute the same; choose bf16 or fp32, "

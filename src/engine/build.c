@@ -9,6 +9,7 @@
 #include "engine/build.h"
 
 #include "base/mem.h"
+#include "kernel/by_place.h"
 
 enum { SENDS = 4 }; /* buffers for sending that a rank likes to have: a slow neighbour does not stop it at once */
 
@@ -101,6 +102,19 @@ static bool puts_off_weights(const struct schedule *s, int rank, int stage)
     return false;
 }
 
+/* Documents stand in another order: nothing on the tape may mind. The config refuses what does, by name
+ * (config_layout.c); this is what it is held to. */
+static void check_places(const struct tape *t)
+{
+    for (int i = 0; i < t->n_nodes; i++) {
+        const struct node *d = &t->nodes[i];
+        bool told = d->n_in > ATTENTION_TOKEN && d->in[ATTENTION_TOKEN] >= 0;
+        const char *why = d->retype ? NULL : op_by_place(d->op, &d->at, told);
+        CHECK(!why, "documents are in another order, and '%s' goes by places: %s", tape_tensor(t, d->out[0])->name,
+              why);
+    }
+}
+
 static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
 {
     struct model_shape shape = {
@@ -109,6 +123,7 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
         .batch = g->cfg.micro,
         .seq = g->cfg.seq,
         .loss_rows = g->cfg.loss_rows,
+        .reordered = g->cfg.documents_in_order,
         .recompute = g->cfg.recompute,
         .experts = g->cfg.experts,
         .stage = &s->part,
@@ -125,6 +140,7 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
     s->tape = tape_new();
     model_record(s->tape, &g->cfg.model, &g->params, &g->cfg.par, &shape);
     int rc = tape_status(s->tape, e);
+    if (!rc && g->cfg.documents_in_order) check_places(s->tape);
     if (!rc) rc = recipes_rule(g, s->tape, &o.recipe, e);
     if (!rc && g->cfg.training) rc = program_new(&s->train, s->tape, &g->kernels, o, e);
     o.training = o.split_w = false;

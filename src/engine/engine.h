@@ -217,6 +217,7 @@ struct engine {
     struct buffer norm;                  /* sums of squares of the gradients here (engine/tally.h) */
     struct buffer staging;               /* the host's: the batch as it is in data */
     int64_t padded;                      /* of the batch that is fed, over all ranks */
+    int64_t given;                       /* and its sequences here: of the room for them what is behind is blank */
     double busiest, busiest_by_position; /* of it, as in engine_report */
     int32_t *marked; /* [sequences][seq] ids of documents with their prefixes marked (layout/document_ids.h); NULL: no
                         prefixes */

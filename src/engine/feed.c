@@ -34,10 +34,11 @@ int64_t feed_token(const struct engine *g, int64_t sequence, int64_t i)
     return g->order ? g->order[sequence * g->cfg.seq + place] : place;
 }
 
-/* Ids of documents as attention gets them. */
-static const int32_t *ids_of(const struct engine *g, const struct engine_batch *b)
+/* Ids of documents as attention gets them, from sequence s on; NULL: a batch without documents has one in each. */
+static const int32_t *ids_of(const struct engine *g, const struct engine_batch *b, int64_t s)
 {
-    return g->marked ? g->marked : b->docs;
+    const int32_t *ids = g->marked ? g->marked : b->docs;
+    return ids ? ids + s * g->cfg.seq : NULL;
 }
 
 /* Marks prefixes, and puts every sequence's documents in an order of even work for the ranks of cp. */
@@ -47,7 +48,7 @@ static void arrange(struct engine *g, const struct engine_batch *b)
     for (int64_t s = 0; g->marked && s < b->n; s++)
         document_mark(b->docs ? b->docs + s * seq : NULL, b->targets + s * seq, seq, g->marked + s * seq);
     for (int64_t s = 0; g->order && s < b->n; s++)
-        document_order(ids_of(g, b) + s * seq, g->marked, seq, g->cfg.par.size[AXIS_CP], g->order + s * seq);
+        document_order(ids_of(g, b, s), g->marked, seq, g->cfg.par.size[AXIS_CP], g->order + s * seq);
 }
 
 /* The fields that the model takes, in the table's order. */
@@ -85,7 +86,19 @@ static size_t ahead_begin(const struct engine *g)
     return bytes;
 }
 
-size_t feed_bytes(const struct engine *g) { return ahead_begin(g) + to_size(g->cfg.n_microbatches) * ahead_of_one(g); }
+/* Behind that: which token of its sequence stands at each place. */
+static size_t order_of_one(const struct engine *g)
+{
+    bool wanted = g->cfg.documents_in_order && model_wants_order(&g->cfg.model);
+    return wanted ? to_size(g->cfg.micro * g->cfg.seq) * sizeof(int32_t) : 0;
+}
+
+static size_t order_begin(const struct engine *g)
+{
+    return ahead_begin(g) + to_size(g->cfg.n_microbatches) * ahead_of_one(g);
+}
+
+size_t feed_bytes(const struct engine *g) { return order_begin(g) + to_size(g->cfg.n_microbatches) * order_of_one(g); }
 
 /* The token `by` places ahead of place i of a sequence, and the one after it; -1: not trained. What is in another
  * document that the token does not see, or behind the end, is not ahead. */
@@ -114,6 +127,14 @@ static void stage_ahead(const struct engine *g, const struct engine_batch *b)
                 if (s < b->n) look_ahead(g, b, s, feed_token(g, s, i), k + 1, &of[i], &of[T + i]);
             }
         }
+}
+
+static void stage_order(const struct engine *g, const struct engine_batch *b)
+{
+    int64_t seq = g->cfg.seq;
+    int32_t *to = (int32_t *)(void *)((char *)g->staging.p + order_begin(g));
+    for (int64_t i = 0; i < g->cfg.n_microbatches * g->cfg.micro * seq; i++)
+        to[i] = (int32_t)(g->order && i / seq < b->n ? g->order[i] : i % seq);
 }
 
 /* Tokens of each sequence as they stand here: this rank's rows, or of a field that is wanted whole all places. */
@@ -145,9 +166,11 @@ void feed_batch(struct engine *g, const struct engine_batch *b)
 {
     int64_t room = g->cfg.n_microbatches * g->cfg.micro;
     CHECK(b->n <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)room);
+    g->given = b->n;
     if (g->staging.p)
-        EACH_FIELD(x, g) stage(g, &x, x.field == BATCH_DOCUMENTS ? ids_of(g, b) : b->field[x.field], b->n);
+        EACH_FIELD(x, g) stage(g, &x, x.field == BATCH_DOCUMENTS ? ids_of(g, b, 0) : b->field[x.field], b->n);
     if (g->staging.p && g->cfg.model.mtp.depth) stage_ahead(g, b);
+    if (g->staging.p && order_of_one(g)) stage_order(g, b);
     event_wait(g->feeding, g->used);
     device_from_host(g->feeding, &g->data, 0, g->staging.p, g->data.bytes);
     event_record(g->fed, g->feeding);
@@ -162,6 +185,7 @@ void feed_bind(struct engine *g, int microbatch)
         size_t bytes = batch_bytes(&x.row, g->cfg.micro, x.tokens);
         g->slot[SLOT_BATCH + x.field] = g->data.p ? (char *)g->data.p + x.begin + (size_t)microbatch * bytes : NULL;
     }
+    g->slot[SLOT_ORDER] = g->data.p ? (char *)g->data.p + order_begin(g) + (size_t)microbatch * order_of_one(g) : NULL;
     g->slot[SLOT_AHEAD] = g->data.p ? (char *)g->data.p + ahead_begin(g) + (size_t)microbatch * ahead_of_one(g) : NULL;
 }
 
@@ -196,8 +220,8 @@ static void count_pairs(const struct engine *g, const struct engine_batch *b, in
     int cp = g->cfg.par.size[AXIS_CP], here = g->cfg.par.rank[AXIS_CP];
     int64_t seq = g->cfg.seq;
     for (int64_t s = 0; b->docs && s < b->n; s++)
-        document_pairs_of(ids_of(g, b) + s * seq, g->marked, seq, cp, here, g->order ? g->order + s * seq : NULL,
-                          &pairs[here], &pairs[cp + here]);
+        document_pairs_of(ids_of(g, b, s), g->marked, seq, cp, here, g->order ? g->order + s * seq : NULL, &pairs[here],
+                          &pairs[cp + here]);
 }
 
 /* The busiest of n over the mean; 0: nobody has work. */

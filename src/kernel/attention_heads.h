@@ -43,6 +43,17 @@ static inline bool attention_has_docs(const struct kernel_call *c)
     return c->n_in > ATTENTION_DOC && c->in[ATTENTION_DOC].nd;
 }
 
+/* The input token_W of ATTENTION_PART and CONTEXT: which token of its sequence stands at each place, where documents
+ * stand in another order (layout/document_order.h); documents are there then. A window reaches back so many tokens, not
+ * places; all else asks only which of two tokens of a document comes first, which their places say. NULL: the token of
+ * the place's number. */
+enum { ATTENTION_TOKEN = ATTENTION_SINK + 1 };
+static inline const int32_t *attention_tokens(const struct kernel_call *c)
+{
+    bool parts = c->op == OP_ATTENTION_PART || c->op == OP_CONTEXT;
+    return parts && c->n_in > ATTENTION_TOKEN && c->in[ATTENTION_TOKEN].nd ? c->in[ATTENTION_TOKEN].p : NULL;
+}
+
 /* Dropout counts pairs by the model's heads: row h of sequence `b` among heads_all. */
 static inline uint64_t attention_drop_row(const struct attention_attrs *at, uint64_t b, uint64_t h)
 {

@@ -223,14 +223,14 @@ struct rotary_attrs {
  *   ATTENTION         q_T,HA  k_T,GA  v_T,GA [, doc_T i32 [, sink_H]]   o_T,HA, lse_TH f32
  *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, runs_SX i32, cache_k_C,GA, cache_v_C,GA [, sink_H]   o_T,HA   (no
  * backward)
- *   ATTENTION_PART    q  k  v [, doc_W i32 [, sink_H]]             o f32, lse f32
- *   CONTEXT           q  k  v [, doc_W i32 [, sink_H]]             o, lse: over all ranks' keys (parallel/context.h),
+ *   ATTENTION_PART    q  k  v [, doc_W i32 [, sink_H [, token_W i32]]]   o f32, lse f32 (attention_heads.h: token_W)
+ *   CONTEXT           as ATTENTION_PART                            o, lse: over all ranks' keys (parallel/context.h),
  * S0 on cp ATTENTION: T = batch * seq, row t = b * S + s; query head h reads key head h / (H/G); lse is in nats.
  * ATTENTION_CACHED: new tokens of several sequences against what is cached of each; runs says whose rows are whose and
  *   where their pages lie (kernel/cache_runs.h). k and v go to the caches' rows first; causal, but for runs
  *   whose rows see each other (a prompt that is a prefix).
  * ATTENTION_PART: some rows of every sequence against some others. seq is the whole sequence, doc_W has batch * seq ids
- *   in the sequence's order. o and lse are those of the keys in the call; with `more` they hold the result of other
+ *   as they stand in it. o and lse are those of the keys in the call; with `more` they hold the result of other
  *   keys already and become the result of both; a query that has seen nothing has o = 0, lse = -inf. Backward (not on
  *   tapes) takes the final o (q's dtype) and lse of all keys and gives these keys' share of din, which are f32 and may
  *   be accumulated.

@@ -154,7 +154,7 @@ static const struct op_row rows[OP_N] = {
                              .bytes = bytes_whole, .rule = rule_attention_cached},
     [OP_ATTENTION_PART] = {.name = "attention_part", /* not on tapes: inside CONTEXT, which has the gradients */
                            .attrs = ATTRS_ATTENTION_PART,
-                           .min_in = 3, .max_in = 5, .n_out = 2,
+                           .min_in = 3, .max_in = 6, .n_out = 2,
                            .infer = infer_attention_part, .flops = flops_attention_part, .bytes = bytes_whole,
                            .rule = rule_attention},
     [OP_COPY] = {.name = "copy",
@@ -357,10 +357,10 @@ static const struct op_row rows[OP_N] = {
                     .infer = infer_combine, .flops = flops_none, .bytes = bytes_whole, .rule = rule_combine},
     [OP_CONTEXT] = {.name = "context",
                     .attrs = ATTRS_CONTEXT,
-                    .min_in = 3, .max_in = 5, .n_out = 2,
+                    .min_in = 3, .max_in = 6, .n_out = 2,
                     .grad_in = BIT(0) | BIT(1) | BIT(2) | BIT(4),
                     .weight_by_in = BIT(4),
-                      .save_in = BIT(0) | BIT(1) | BIT(2) | BIT(3) | BIT(4),
+                    .save_in = BIT(0) | BIT(1) | BIT(2) | BIT(3) | BIT(4) | BIT(5),
                     .save_out = BIT(0) | BIT(1),
                     .has_backward = true,
                     .by = BY_RANKS, /* done at once: what travels around the ring is inside */

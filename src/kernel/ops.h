@@ -5,6 +5,7 @@
  *   ops_rule.c   rule_*    mesh types
  *   ops_lowered.c          all of it, for rows of fewer bits; ops_parts.c for those of experts
  *   ops_scan.c             all of it, for rows of state spaces
+ *   ops_place.c            what goes by a token's place
  * Order: Local. */
 #ifndef TUTTI_KERNEL_OPS_H
 #define TUTTI_KERNEL_OPS_H

@@ -35,6 +35,7 @@
  *
  * Dropout on rows that are sharded draws by the token's index (index_T), so every layout draws the same.
  * Rejected: code per operation (cannot be listed, tested or printed as a whole). */
+#include "kernel/attention_heads.h"
 #include "kernel/ops.h"
 
 enum {
@@ -522,13 +523,18 @@ RULE_FN(headnorm, headnorm, 2)
 RULE_FN(squares, squares, 1)
 RULE_FN(norm_by, norm_by, 1)
 RULE_FN(rotary, rotary, 1)
-/* Sinks without documents: those that are absent lie as they would have to. */
+/* Sinks without documents: those that are absent lie as they would have to. Tokens lie as documents do. */
 static const char *apply_attention(const struct type_rule *r, int n_in, const enum spmd *in, enum spmd *out)
 {
     enum spmd all[ATTENTION_SINK + 1];
-    for (int i = 0; i < n_in; i++) all[i] = in[i];
-    if (n_in > ATTENTION_DOC && in[ATTENTION_DOC] == SPMD_N) all[ATTENTION_DOC] = in[0] == SPMD_V ? SPMD_V : SPMD_I;
-    return apply(r, n_in, all, out, 2);
+    int n = n_in;
+    if (n > ATTENTION_TOKEN) {
+        if (in[ATTENTION_TOKEN] != in[ATTENTION_DOC]) return "tokens' numbers and documents must lie alike";
+        n = in[ATTENTION_SINK] == SPMD_N ? ATTENTION_SINK : ATTENTION_TOKEN;
+    }
+    for (int i = 0; i < n; i++) all[i] = in[i];
+    if (n > ATTENTION_DOC && in[ATTENTION_DOC] == SPMD_N) all[ATTENTION_DOC] = in[0] == SPMD_V ? SPMD_V : SPMD_I;
+    return apply(r, n, all, out, 2);
 }
 const char *rule_attention(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)
 {

@@ -80,6 +80,10 @@ static const char *infer_shared(const struct attention_attrs *at, int n_in, cons
         NEED(is_vector(&in[ATTENTION_DOC], DT_I32) && in[ATTENTION_DOC].n[0] == at->batch * at->seq,
              "document ids must be i32, of all tokens of the microbatch in order");
     NEED(n_in <= ATTENTION_SINK || is_sink(at, in, ATTENTION_SINK), SINK_WANTED);
+    if (n_in > ATTENTION_TOKEN && in[ATTENTION_TOKEN].nd)
+        NEED(is_vector(&in[ATTENTION_TOKEN], DT_I32) && in[ATTENTION_TOKEN].n[0] == at->batch * at->seq &&
+                 in[ATTENTION_DOC].nd && !at->prefix,
+             "tokens' numbers must be i32, one per place, of documents that see nothing of each other");
     return NULL;
 }
 

@@ -176,10 +176,13 @@ static void place(struct deal *x, int64_t *order)
     xfree(taken);
 }
 
+/* Without ids all is one document. */
+static int32_t id_of(const int32_t *docs, int64_t i) { return docs ? docs[i] : 0; }
+
 /* Tokens of the prefix before token i, which begins a run. */
 static int64_t prefix_before(const struct document *last, const int32_t *docs, bool marked, int64_t i)
 {
-    bool goes_on = marked && i && document_of_marked(docs[i]) == document_of_marked(docs[i - 1]);
+    bool goes_on = marked && i && document_of_marked(id_of(docs, i)) == document_of_marked(id_of(docs, i - 1));
     return goes_on && last->both ? last->n : 0;
 }
 
@@ -189,13 +192,13 @@ static struct document *runs_of(const int32_t *docs, bool marked, int64_t seq, i
     int64_t room = 0;
     *n = 0;
     for (int64_t i = 0; i < seq; i++) {
-        if (i && docs[i] == docs[i - 1]) {
+        if (i && id_of(docs, i) == id_of(docs, i - 1)) {
             d[*n - 1].n++;
             continue;
         }
         GROW(d, *n, room, 1);
         d[*n] = (struct document){i, 1, i ? prefix_before(&d[*n - 1], docs, marked, i) : 0,
-                                  marked && document_in_prefix(docs[i])};
+                                  marked && document_in_prefix(id_of(docs, i))};
         ++*n;
     }
     return d;

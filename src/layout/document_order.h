@@ -25,8 +25,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* order[s]: the token that stands at place s. docs: ids of the sequence's tokens; a document is a run of one id, and no
- * id comes back after another. Cost: O(seq) for each length tried, at most log2(seq). */
+/* order[s]: the token that stands at place s. docs: ids of the sequence's tokens, NULL: all are of one document; a
+ * document is a run of one id, and no id comes back after another. Cost: O(seq) for each length tried, at most
+ * log2(seq). */
 void document_order(const int32_t *docs, bool marked, int64_t seq, int n, int64_t *order);
 /* Pairs (query, key) of each part's queries, of all documents, in an order (NULL: the plain one): pairs[n]. */
 void document_pairs(const int32_t *docs, bool marked, int64_t seq, int n, const int64_t *order, double *pairs);

@@ -131,7 +131,9 @@ tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, doubl
     const char *name = shape.window > 0 ? "attention.local" : "attention";
     tid sink_H = model_sinks(c) ? layer_param(x, 1, "layers.%d.attn.sink", layer) : TID_NONE;
     if (x->prefix[0]) return op_attention(x->t, q, k, v, TID_NONE, TID_NONE, shape, name);
-    if (x->s->mode != MODEL_DECODE) return par_attention(x->t, x->par, q, k, v, x->doc_T, sink_H, shape, name);
+    if (x->s->mode != MODEL_DECODE)
+        return par_attention(x->t, x->par, q, k, v, x->doc_T, sink_H, shape.window ? x->token_W : TID_NONE, shape,
+                             name);
     int64_t n[2] = {x->s->cache_rows, count(h.kv) * c->head_dim};
     int slot = slot_cache(x->params->n, layer);
     if (x->t->err.code) return TID_NONE;

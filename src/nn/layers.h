@@ -29,6 +29,7 @@ struct layer_ctx {
     int64_t tokens; /* of the microbatch on this rank: its rows of every sequence */
     tid *param_tid; /* by parameter, -1 not on the tape yet */
     tid pos_T, doc_T, target_T, factor_T, segment_T, rope_PA;
+    tid token_W;         /* which token of its sequence stands at each place; TID_NONE: they are in order */
     tid patch_T, pixels; /* of texts with pictures */
     struct pair_streams pair;
     int stat_slot;                     /* where the loss recorded now adds its sums, */

@@ -129,7 +129,7 @@ static struct layer_ctx ctx_new(struct tape *t, const struct model_config *c, co
 {
     struct layer_ctx x = {.t = t, .c = c, .params = p, .par = par, .s = s, .tokens = tokens, .prefix = ""};
     x.pos_T = x.doc_T = x.target_T = x.factor_T = x.segment_T = x.index_T = x.patch_T = x.pixels = TID_NONE;
-    x.rope_PA = x.near_rope_PA = x.runs_SX = x.reads_SX = TID_NONE;
+    x.token_W = x.rope_PA = x.near_rope_PA = x.runs_SX = x.reads_SX = TID_NONE;
     x.stat_slot = SLOT_STAT;
     x.param_tid = arena_alloc(t->arena, sizeof *x.param_tid * (size_t)p->n);
     for (int i = 0; i < p->n; i++) x.param_tid[i] = TID_NONE;
@@ -160,6 +160,8 @@ static void record_model(struct tape *t, const struct model_config *c, const str
     if (!model_sees(c)) x.pos_T = tape_input(t, "positions", SLOT_POSITIONS, DT_I32, 1, &tokens, type);
     if (c->document_mask && trains)
         x.doc_T = tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &all, type_tokens(SPMD_I));
+    if (s->reordered && model_wants_order(c))
+        x.token_W = tape_input(t, "order", SLOT_ORDER, DT_I32, 1, &all, type_tokens(SPMD_I));
     if (model_looks(c) && g->embeds && (!decode || d->pictures)) {
         x.patch_T = tape_input(t, "patches", SLOT_PATCHES, DT_I32, 1, &tokens, type);
         x.pixels = record_pixels(&x);

@@ -67,6 +67,7 @@ enum {
     SLOT_ROPE = SLOT_BATCH + BATCH_FIELDS,
     SLOT_STAT,
     SLOT_AHEAD, /* i32 [2 depth, tokens]: of each depth the tokens so many places ahead, then their next ones */
+    SLOT_ORDER, /* i32 [whole sequences' tokens]: which token of its sequence stands at each place */
     SLOT_INDEX, /* i32 [tokens]: which token of the microbatch each row is, where rows are sharded */
     SLOT_LOGITS,
     SLOT_STAGE_IN,   /* activations from the stage before, [tokens, hidden] in the compute dtype */
@@ -96,6 +97,9 @@ static inline bool model_takes(const struct model_config *c, enum batch_field f)
     if (f == BATCH_SEGMENTS) return c->family == MODEL_BERT;
     return f != BATCH_DOCUMENTS || c->document_mask;
 }
+/* Whether a layer has to know which token of its sequence stands at each place, where they are in another order: a
+ * window reaches back so many tokens. */
+static inline bool model_wants_order(const struct model_config *c) { return model_decodes(c) && c->attn.window > 0; }
 /* The router sees a part of the microbatch's tokens on each rank of tp. */
 static inline bool model_tokens_split(const struct par *p) { return p->sequence || par_experts_apart(p); }
 enum model_mode {
@@ -115,6 +119,7 @@ struct model_shape {
         seq; /* of the microbatch, whole sequences (cp takes its rows of each); decoding: batch 1, seq new tokens */
     int64_t cache_rows; /* decoding: room for this many positions */
     int64_t loss_rows;  /* tokens per chunk of the head and loss; 0: all at once */
+    bool reordered;     /* tokens of documents stand in another order (layout/document_order.h) */
     struct recompute recompute;
     struct expert_room experts;      /* of dispatched rows; all zero: for the worst choice */
     const struct model_stage *stage; /* NULL: the whole model */

@@ -175,7 +175,7 @@ tid vision_rows(struct layer_ctx *x, tid pixels)
     in.s = &shape;
     in.prefix = "vision.";
     in.tokens = shape.batch * shape.seq;
-    in.doc_T = in.index_T = in.target_T = in.factor_T = TID_NONE;
+    in.doc_T = in.token_W = in.index_T = in.target_T = in.factor_T = TID_NONE;
     tid h_TD = tower_embed(&in, pixels, v);
     for (int l = 0; l < v->layers; l++) h_TD = tower_block(&in, h_TD, l, block_of(x->c));
     in.prefix = "";

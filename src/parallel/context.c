@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include "kernel/attention_heads.h"
+
 static bool lies(const struct tape *t, tid x, enum spmd on_cp) { return tape_tensor(t, x)->type.on[AXIS_CP] == on_cp; }
 
 /* Alone on the axis: the rows are whole, under another type. */
@@ -21,7 +23,7 @@ static tid alone(struct tape *t, tid q, tid k, tid v, tid doc_W, tid sink_H, str
     return t->err.code ? TID_NONE : tape_retype(t, o, AXIS_CP, SPMD_S0, name);
 }
 
-tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, tid sink_H,
+tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, tid sink_H, tid token_W,
                   struct attention_attrs s, const char *name)
 {
     if (t->err.code) return TID_NONE;
@@ -39,6 +41,6 @@ tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid 
     s.scale = attention_scale(&s);
     struct op_attrs at = ATTRS(context, .over = par_ranks(p, AXIS_CP), .attention = s,
                                .inner = p->context_inner > 0 ? p->context_inner : 1, .gather = p->context_gather);
-    return tape_record(t, OP_CONTEXT, &at, attention_inputs(doc_W, sink_H), (tid[]){q, k, v, doc_W, sink_H}, DT_N,
-                       name);
+    int n = token_W >= 0 ? ATTENTION_TOKEN + 1 : attention_inputs(doc_W, sink_H);
+    return tape_record(t, OP_CONTEXT, &at, n, (tid[]){q, k, v, doc_W, sink_H, token_W}, DT_N, name);
 }

@@ -30,9 +30,9 @@
 #include "parallel/run.h"
 
 /* Attention of tokens that are S0 over cp (and on no other axis). s.seq: tokens of a whole sequence; doc_W: document
- * ids of all tokens of the microbatch in order, or none; sink_H: a sink per head, or none. On cp of size 1 it is
- * op_attention. */
-tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, tid sink_H,
+ * ids of all tokens of the microbatch as they stand, or none; sink_H: a sink per head, or none; token_W: which token of
+ * its sequence stands where, or none: in order. On cp of size 1 it is op_attention, and tokens are in order. */
+tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, tid sink_H, tid token_W,
                   struct attention_attrs s, const char *name);
 
 /* Carries OP_CONTEXT out, both phases, and its scratch; called by parallel/run.c. */

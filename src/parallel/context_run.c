@@ -180,6 +180,7 @@ static struct kernel_call part_call(const struct run *r, int from, void *keys, v
     k.in[0] = r->in[Q];
     for (int v = 0; v < 2; v++) k.in[1 + v] = block_half(r, keys, from, v, r->t);
     k.in[ATTENTION_DOC] = r->c->in[ATTENTION_DOC];
+    k.in[ATTENTION_TOKEN] = r->c->in[ATTENTION_TOKEN];
     if (attention_sinks(r->c) && from == r->o) take_sink(r, &k);
     k.out[1] = r->lse;
     if (!r->backward) {

@@ -231,7 +231,7 @@ static void build_whole(struct kcase *k, enum op op, int n_in)
         [OP_ADD] = {{T, D, 0}, {T, D, 0}},
         [OP_DROPOUT] = {{T, D, 0}},
         [OP_XENT] = {{T, V, 0}, {T, 0, V}},
-        [OP_ATTENTION_PART] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}, {H, 0, 0}},
+        [OP_ATTENTION_PART] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}, {H, 0, 0}, {T, 0, T}},
         [OP_XENT_PART] = {{T, V, 0}, {T, 0, V}},
         [OP_ATTENTION_CACHED] = {{T, H * A, 0},
                                  {T, G * A, 0},

@@ -168,9 +168,28 @@ static void test_marks(void **state)
     assert_memory_equal(got, alone, sizeof alone);
 }
 
+/* Without ids a sequence is one document: as it stands, and with as many pairs. */
+static void test_without_documents(void **state)
+{
+    (void)state;
+    enum { SEQ = 97 };
+    int32_t *zeros = xcalloc(SEQ, sizeof *zeros);
+    int64_t a[SEQ], b[SEQ];
+    double pairs[2][4];
+    for (int n = 1; n <= 4; n++) {
+        document_order(NULL, false, SEQ, n, a);
+        document_order(zeros, false, SEQ, n, b);
+        assert_memory_equal(a, b, sizeof a);
+        document_pairs(NULL, false, SEQ, n, a, pairs[0]);
+        document_pairs(zeros, false, SEQ, n, b, pairs[1]);
+        for (int p = 0; p < n; p++) assert_true(pairs[0][p] == pairs[1][p]);
+    }
+    xfree(zeros);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_orders), cmocka_unit_test(test_marks),
-                                       cmocka_unit_test(test_even)};
+                                       cmocka_unit_test(test_without_documents), cmocka_unit_test(test_even)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

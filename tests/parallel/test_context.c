@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over context-parallel ranks, as threads, is attention of one rank: every algorithm, any number of ranks and
- * heads, lengths that nothing divides, documents, windows, dropout, f32 and bf16, gradients that are added to others.
+ * heads, lengths that nothing divides, documents, also in an order of even work, windows, dropout, f32 and bf16,
+ * gradients that are added to others.
  * The null device counts what the ranks send, to the byte. */
 #include "kernel/harness.h"
 
 #include "comm/comm.h"
+#include "kernel/attention_heads.h"
+#include "layout/document_order.h"
 #include "layout/sequence.h"
 #include "parallel/context.h"
 
@@ -15,13 +18,20 @@ struct variant {
     int64_t window;
     int docs;
     float dropout;
-    bool sink;
+    bool sink, ordered; /* ordered: documents in the order of layout/document_order.h */
 };
 static const struct variant variants[] = {
-    {"plain", 2, 37, 4, 2, 8, 0, 0, 0, false},      {"one key head", 1, 23, 3, 1, 8, 0, 0, 0, false},
-    {"documents", 2, 40, 2, 2, 8, 0, 9, 0, false},  {"window", 1, 50, 2, 2, 16, 12, 0, 0, false},
-    {"dropout", 2, 21, 6, 2, 4, 0, 6, 0.2f, false}, {"fewer heads than ranks", 1, 30, 2, 1, 8, 0, 0, 0, false},
-    {"sinks", 2, 29, 3, 1, 8, 0, 0, 0, true},       {"sinks and windows", 1, 33, 4, 2, 8, 7, 5, 0, true},
+    {"plain", 2, 37, 4, 2, 8, 0, 0, 0, false, false},
+    {"one key head", 1, 23, 3, 1, 8, 0, 0, 0, false, false},
+    {"documents", 2, 40, 2, 2, 8, 0, 9, 0, false, false},
+    {"window", 1, 50, 2, 2, 16, 12, 0, 0, false, false},
+    {"dropout", 2, 21, 6, 2, 4, 0, 6, 0.2f, false, false},
+    {"fewer heads than ranks", 1, 30, 2, 1, 8, 0, 0, 0, false, false},
+    {"sinks", 2, 29, 3, 1, 8, 0, 0, 0, true, false},
+    {"sinks and windows", 1, 33, 4, 2, 8, 7, 5, 0, true, false},
+    {"documents in order", 2, 60, 2, 2, 8, 0, 25, 0, false, true},
+    {"windows of documents in order", 2, 150, 2, 1, 8, 6, 40, 0, false, true},
+    {"the same beside sinks", 1, 170, 3, 3, 4, 20, 60, 0, true, true},
 };
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 
@@ -41,19 +51,22 @@ struct job {
     enum dtype t;
     double bound;
     bool dry;
+    int64_t *order; /* [batch * seq]: which token of its sequence stands at each place */
     struct comm_traffic sent[8];
     double d_sink[8][8]; /* each rank's part, by head */
 };
 
-static struct view rows_of(struct kcase *x, const struct kcase *k, const struct view *v, int n, int r, enum dtype t)
+static struct view rows_of(struct kcase *x, const struct job *j, const struct view *v, int r, enum dtype t)
 {
+    const struct kcase *k = j->k;
+    const int n = j->l.n;
     const struct attention_attrs *at = at_attention(&k->at);
     int64_t seq = at->seq, each = context_rows(seq, n, r, 1), to = 0;
     struct view p = kcase_tensor(x, t, at->batch * each, v->n[1]);
     for (int64_t b = 0; b < at->batch; b++)
         for (int64_t i = 0; i < each; i++, to++)
             for (int64_t c = 0; c < v->n[1]; c++)
-                view_set(&p, to, c, view_get(v, b * seq + context_place(seq, n, r, i), c));
+                view_set(&p, to, c, view_get(v, b * seq + j->order[b * seq + context_place(seq, n, r, i)], c));
     return p;
 }
 
@@ -104,6 +117,20 @@ static void forget_pointers(struct kernel_call *c)
     for (int i = 0; i < KERNEL_MAX_OUT; i++) c->out[i].p = c->dout[i].p = NULL;
 }
 
+/* Documents, and which token is where, as they stand. */
+static void put_in_order(struct kcase *x, const struct job *j, struct kernel_call *c)
+{
+    int64_t rows = j->v->batch * j->v->seq;
+    c->in[ATTENTION_DOC] = kcase_ints(x, rows, 0, 0);
+    c->in[ATTENTION_TOKEN] = kcase_ints(x, rows, 0, 0);
+    c->n_in = ATTENTION_TOKEN + 1;
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t token = j->order[i], from = i / j->v->seq * j->v->seq;
+        view_set(&c->in[ATTENTION_DOC], 0, i, view_get(&j->k->in[ATTENTION_DOC], 0, from + token));
+        view_set(&c->in[ATTENTION_TOKEN], 0, i, (double)token);
+    }
+}
+
 static int rank_main(struct comm *world, void *arg, struct err *e)
 {
     struct job *j = arg;
@@ -124,8 +151,9 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     struct kernel_call c = {.op = OP_CONTEXT, .phase = KERNEL_FWD, .step = &k->step, .n_in = k->n_in, .n_out = 2};
     c.at = ATTRS(context, .over = {AXIS_CP, n, r}, .attention = *at_attention(&k->at), .inner = j->l.inner,
                  .gather = j->l.gather);
-    for (int i = 0; i < 3; i++) c.in[i] = rows_of(&x, k, &k->in[i], n, r, j->t);
+    for (int i = 0; i < 3; i++) c.in[i] = rows_of(&x, j, &k->in[i], r, j->t);
     c.in[3] = k->in[3];
+    if (j->v->ordered) put_in_order(&x, j, &c);
     c.in[ATTENTION_SINK] = k->in[ATTENTION_SINK];
     const char *why = op_row(OP_CONTEXT)->infer(&c.at, c.n_in, c.in, c.out);
     if (why) return err_set(e, ERR_NUMERIC, "%s", why);
@@ -135,13 +163,13 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
         c.out[i].p = v.p;
         c.out[i].stride = v.stride;
     }
-    struct view want_o = rows_of(&x, k, &k->out[0], n, r, DT_F32);
+    struct view want_o = rows_of(&x, j, &k->out[0], r, DT_F32);
     struct kernel_call back = c;
     if (j->dry) forget_pointers(&c);
     run(&groups_here, stream, &kt, &c);
     if (!j->dry) rc = differ(j, "o", &c.out[0], &want_o, j->bound, e);
     back.phase = KERNEL_BWD_IN;
-    back.dout[0] = rows_of(&x, k, &k->dout[0], n, r, j->t);
+    back.dout[0] = rows_of(&x, j, &k->dout[0], r, j->t);
     for (int i = 0; i < 3; i++) {
         back.din[i] = kcase_tensor(&x, j->t, back.in[i].n[0], back.in[i].n[1]);
         back.acc[i] = back.din[i];
@@ -164,7 +192,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     if (j->dry) forget_pointers(&dry);
     run(&groups_here, stream, &kt, j->dry ? &dry : &back);
     for (int i = 0; i < 3 && !rc && !j->dry; i++) {
-        struct view want = rows_of(&x, k, &k->din[i], n, r, DT_F32);
+        struct view want = rows_of(&x, j, &k->din[i], r, DT_F32);
         for (int64_t row = 0; back.acc[i].p && row < view_rows(&want); row++)
             for (int64_t col = 0; col < view_cols(&want); col++)
                 view_set(&want, row, col, view_get(&want, row, col) + view_get(&before[i], row, col));
@@ -212,12 +240,25 @@ static void make_whole(struct kcase *k, const struct variant *v, enum dtype t)
     assert_true(kcase_forward(k, &kernel_family_ref, 1) && kcase_backward(k, &kernel_family_ref, 1));
 }
 
+/* Of n ranks; *moved: tokens that are not at their own places, added. */
+static int64_t *order_for(const struct kcase *k, const struct variant *v, int n, int64_t *moved)
+{
+    int64_t *order = xcalloc((size_t)(v->batch * v->seq), sizeof *order);
+    for (int64_t i = 0; i < v->batch * v->seq; i++) order[i] = i % v->seq;
+    for (int64_t b = 0; v->ordered && b < v->batch; b++) {
+        document_order((const int32_t *)k->in[ATTENTION_DOC].p + b * v->seq, false, v->seq, n, order + b * v->seq);
+        for (int64_t i = 0; i < v->seq; i++) *moved += order[b * v->seq + i] != i;
+    }
+    return order;
+}
+
 static void test_equals_one_rank(void **state)
 {
     (void)state;
     for (int i = 0; i < N_VARIANTS; i++)
         for (enum dtype t = DT_F32; t <= DT_BF16; t++) {
             struct kcase k;
+            int64_t moved = 0;
             make_whole(&k, &variants[i], t);
             for (int l = 0; l < N_LAYOUTS; l++) {
                 struct job j = {.k = &k,
@@ -226,6 +267,7 @@ static void test_equals_one_rank(void **state)
                                 .t = t,
                                 .bound = t == DT_F32 ? 1e-5 : 3e-2};
                 struct err e = {0};
+                j.order = order_for(&k, &variants[i], layouts[l].n, &moved);
                 if (comm_run_local(layouts[l].n, &(struct comm_config){0}, rank_main, &j, &e)) fail_msg("%s", e.text);
                 for (int h = 0; variants[i].sink && h < variants[i].heads; h++) {
                     double sum = -2, want = view_get(&k.din[ATTENTION_SINK], 0, h); /* 2 was there */
@@ -241,7 +283,9 @@ static void test_equals_one_rank(void **state)
                     if (rank_main(w, &j, &e)) fail_msg("%s", e.text);
                     comm_free(w);
                 }
+                xfree(j.order);
             }
+            assert_true((moved > 0) == variants[i].ordered);
             kcase_free(&k);
         }
 }

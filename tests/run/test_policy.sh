@@ -154,6 +154,7 @@ grep -q '"answers_ended":0.' talks/metrics.jsonl || fail "no answer ends: $(cat 
 
 refused "train.grpo.reward: beside train.objective: grpo: what are answers worth" train.grpo.reward=null
 refused "batch.global: beside train.objective: grpo" batch.global=18
+refused "data.pack: beside train.objective: grpo: a sequence is one answer" data.pack=best_fit
 refused "checkpoint.every: beside train.objective: grpo: checkpoints are of whole batches" train.grpo.updates=3 run.steps=9
 refused "run.steps: beside train.objective: grpo: checkpoints are of whole batches" train.grpo.updates=2 run.steps=7
 refused "checkpoint.memory_every: beside train.objective: grpo" train.grpo.updates=2 checkpoint.memory_every=3

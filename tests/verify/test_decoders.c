@@ -50,6 +50,13 @@ static const struct {
     {VERIFY_PP | VERIFY_CP | VERIFY_DP,
      {SIZES, "model.heads=3", "model.kv_heads=3", "model.attn.prefix=true", "model.document_mask=true",
       "model.dropout=0.1", "memory.recompute=[attention, norms]", "model.attn.sinks=true"}},
+    {VERIFY_CP, /* windows of documents that stand in an order of even work, beside sinks */
+     {SIZES, "model.family=gpt_oss", "model.heads=2", "model.kv_heads=1", "model.head_dim=6", "model.attn.window=2",
+      "model.moe.experts=3", "model.moe.top_k=2", "model.moe.ffn=10", "model.seq_len=17", "model.document_mask=true",
+      "parallel.cp_balance=area"}},
+    {VERIFY_CP, /* and of layers of two kinds, with a cap */
+     {SIZES, "model.family=gemma2", "model.heads=2", "model.kv_heads=1", "model.head_dim=6", "model.attn.window=2",
+      "model.attn.cap=2", "model.seq_len=14", "model.document_mask=true", "parallel.cp_balance=area"}},
 #define LOOKS                                                                                                          \
     SIZES, "model.family=llava", "model.heads=3", "model.kv_heads=1", "model.head_dim=6", "model.vision.layers=2",     \
         "model.vision.hidden=15", "model.vision.heads=3", "model.vision.ffn=14", "model.vision.image_size=6",          \

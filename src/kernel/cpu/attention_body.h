@@ -47,6 +47,8 @@ struct attn {
     const struct view *sink;                 /* NULL: there is none */
     const int32_t *doc;                      /* per token of all sequences, in order; NULL: none */
     const int32_t *q_doc, *k_doc;            /* per query and per key of all sequences */
+    const int32_t *token;                    /* of a window that does not go by places: which token of its sequence */
+    const int32_t *q_token, *k_token;        /* stands at each, and is each query and key; NULL: it goes by places */
     const struct attn_span *q_span, *k_span; /* [n_qb], [n_kb] */
     size_t tables;                    /* bytes at the front of scratch: all of these where they are not the caller's */
     int64_t seq;                      /* tokens of a sequence */
@@ -130,6 +132,7 @@ static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o
         x.drop_seq = b->sample;
     }
     if (c->op != OP_ATTENTION_CACHED && !biased && attention_has_docs(c)) x.doc = c->in[ATTENTION_DOC].p;
+    if (at->window) x.token = attention_tokens(c);
     if (c->op == OP_ATTENTION_PART) {
         const struct attention_part_attrs *p = x.part = at_attention_part(&c->at);
         x.n_q = context_rows(x.seq, p->parts, p->q_first, p->q_count);
@@ -173,12 +176,20 @@ static int64_t attn_cut(const struct attn *x, bool keys, struct attn_span *to)
     return blocks;
 }
 
-static void attn_docs_of(const struct attn *x, int32_t *to, const struct attn_span *span, int64_t n_blocks,
-                         int64_t rows)
+/* What is told of each place, by the rows that are here. */
+static void attn_rows_of(const struct attn *x, const int32_t *from, int32_t *to, const struct attn_span *span,
+                         int64_t n_blocks, int64_t rows)
 {
     for (int64_t b = 0; b < x->batch; b++)
         for (int64_t k = 0; k < n_blocks; k++)
-            memcpy(to + b * rows + span[k].row, x->doc + b * x->seq + span[k].place, (size_t)span[k].n * sizeof *to);
+            memcpy(to + b * rows + span[k].row, from + b * x->seq + span[k].place, (size_t)span[k].n * sizeof *to);
+}
+
+/* Room for it, of queries and of keys. */
+static void attn_rows_carve(const struct attn *x, struct carve *s, int32_t *to[2])
+{
+    to[0] = carve(s, (size_t)(x->batch * x->n_q) * sizeof **to);
+    to[1] = carve(s, (size_t)(x->batch * x->n_k) * sizeof **to);
 }
 
 /* Room for what is added by distance; the rows backwards, so that queries follow each other. */
@@ -208,24 +219,26 @@ static void attn_tables(struct attn *x, void *scratch)
     int64_t w = x->at->window;
     x->window = w > 0 && w <= x->seq ? w : (x->seq > x->n_k ? x->seq : x->n_k) + 1;
     struct attn_span *q = carve(&s, (size_t)x->n_qb * sizeof *q), *k = carve(&s, (size_t)x->n_kb * sizeof *k);
-    int32_t *q_doc = NULL, *k_doc = NULL;
-    bool docs = x->part && attention_has_docs(x->c);
-    if (docs) {
-        q_doc = carve(&s, (size_t)(x->batch * x->n_q) * sizeof *q_doc);
-        k_doc = carve(&s, (size_t)(x->batch * x->n_k) * sizeof *k_doc);
-    }
+    int32_t *doc[2] = {NULL, NULL}, *token[2] = {NULL, NULL};
+    bool docs = x->part && attention_has_docs(x->c),
+         tokens = x->part && x->at->window && x->c->n_in > ATTENTION_TOKEN && x->c->in[ATTENTION_TOKEN].nd;
+    if (docs) attn_rows_carve(x, &s, doc);
+    if (tokens) attn_rows_carve(x, &s, token);
     attn_bias_tables(x, &s, scratch != NULL);
     x->tables = s.used;
     x->q_span = q;
     x->k_span = k;
-    x->q_doc = docs ? q_doc : x->doc;
-    x->k_doc = docs ? k_doc : x->doc;
+    x->q_doc = docs ? doc[0] : x->doc;
+    x->k_doc = docs ? doc[1] : x->doc;
+    x->q_token = token[0];
+    x->k_token = token[1];
     if (!scratch) return;
     attn_cut(x, false, q);
     attn_cut(x, true, k);
-    if (!docs) return;
-    attn_docs_of(x, q_doc, q, x->n_qb, x->n_q);
-    attn_docs_of(x, k_doc, k, x->n_kb, x->n_k);
+    for (int i = 0; docs && i < 2; i++)
+        attn_rows_of(x, x->doc, doc[i], i ? k : q, i ? x->n_kb : x->n_qb, i ? x->n_k : x->n_q);
+    for (int i = 0; tokens && i < 2; i++)
+        attn_rows_of(x, x->token, token[i], i ? k : q, i ? x->n_kb : x->n_qb, i ? x->n_k : x->n_q);
 }
 
 /* Keys in block kb. */
@@ -261,6 +274,20 @@ static int64_t attn_prefix_keys(const int32_t *doc, int64_t n, int32_t lo, int32
     while (n > 0 && !(document_in_prefix(doc[n - 1]) && (doc[n - 1] & ~1) >= lo && (doc[n - 1] & ~1) <= hi)) n--;
     return n;
 }
+/* What a window leaves of a block: by places, or by which tokens stand there. */
+static void attn_window_of(const struct attn *x, struct attn_block *k)
+{
+    int64_t q_least = k->at_q, q_most = k->at_q + k->nq - 1, k_least = k->at_k, k_most = k->at_k + k->nk - 1;
+    if (x->q_token) {
+        int32_t range[4];
+        doc_range(x->q_token + k->b * x->n_q + k->i0, k->nq, 0, &range[0], &range[1]);
+        doc_range(x->k_token + k->b * x->n_k + k->j0, k->nk, 0, &range[2], &range[3]);
+        q_least = range[0], q_most = range[1], k_least = range[2], k_most = range[3];
+    }
+    k->seen = k_most > q_least - x->window;
+    k->cut |= k_least <= q_most - x->window;
+}
+
 static struct attn_block attn_block_at(const struct attn *x, int64_t b, int64_t h, int64_t qb, int64_t kb)
 {
     const struct attn_span *q = &x->q_span[qb], *key = &x->k_span[kb];
@@ -286,8 +313,8 @@ static struct attn_block attn_block_at(const struct attn *x, int64_t b, int64_t 
         if (k.nk > before) k.nk = before > ahead ? before : ahead;
         k.cut = k.at_k + k.nk - 1 > first;
     }
-    k.seen = k.nk > 0 && k.at_k + k.nk - 1 > first - x->window;
-    k.cut |= k.at_k <= last - x->window;
+    k.seen = k.nk > 0;
+    if (k.seen) attn_window_of(x, &k);
     if (q_doc && k.seen) {
         if (!x->prefix) doc_range(q_doc, k.nq, mark, &qlo, &qhi);
         doc_range(k_doc, k.nk, mark, &klo, &khi);
@@ -302,8 +329,8 @@ static struct attn_block attn_block_at(const struct attn *x, int64_t b, int64_t 
 
 /* Lanes g*VL .. of the block's queries that may not see key j0 + j become ATTN_HIDDEN. */
 struct attn_mask {
-    vi place, doc; /* of the queries */
-    const int32_t *key_doc;
+    vi place, doc, token; /* of the queries; token: where the window goes by them, else the place */
+    const int32_t *key_doc, *key_token;
     bool causal, window;
     int32_t j0, reach, mark; /* mark: 1 where ids are marked */
 };
@@ -316,6 +343,12 @@ VEC_INLINE struct attn_mask attn_mask_of(const struct attn *x, const struct attn
                           .j0 = (int32_t)k->at_k,
                           .reach = (int32_t)x->window - 1,
                           .mark = x->prefix};
+    m.token = m.place;
+    if (x->q_token) {
+        int left = v_count(k->nq - lane > 0 ? k->nq - lane : 0);
+        m.key_token = x->k_token + k->b * x->n_k + k->j0;
+        m.token = vi_load_n(x->q_token + k->b * x->n_q + k->i0 + (left ? lane : 0), left);
+    }
     if (x->q_doc) {
         m.key_doc = x->k_doc + k->b * x->n_k + k->j0;
         int left = v_count(k->nq - lane > 0 ? k->nq - lane : 0);
@@ -333,7 +366,8 @@ VEC_INLINE vf attn_hide(const struct attn_mask *m, int64_t j, vf s)
     vi at = vi_set((uint32_t)(m->j0 + (int32_t)j));
     bool ahead = m->mark && document_in_prefix(m->key_doc[j]);
     if (m->causal && !ahead) s = vf_pick(vi_gt(at, m->place), hidden, s);
-    if (m->window) s = vf_pick(vi_gt(m->place, vi_add(at, vi_set((uint32_t)m->reach))), hidden, s);
+    if (m->key_token) at = vi_set((uint32_t)m->key_token[j]);
+    if (m->window) s = vf_pick(vi_gt(m->token, vi_add(at, vi_set((uint32_t)m->reach))), hidden, s);
     if (m->key_doc) s = vf_pick(vi_eq(m->doc, vi_set((uint32_t)(m->key_doc[j] & ~m->mark))), s, hidden);
     return s;
 }

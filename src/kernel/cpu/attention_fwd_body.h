@@ -222,7 +222,8 @@ static void attn_fwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, in
     attn_reach(x, lo, hi, &first, &last);
     for (int64_t kb = 0; kb < x->n_kb && lo < hi; kb++) { /* what no query here can see is not needed */
         const struct attn_span *k = &x->k_span[kb];
-        if ((x->causal && !x->prefix && k->place > last) || k->place + k->n - 1 <= first - x->window) continue;
+        bool far = !x->q_token && k->place + k->n - 1 <= first - x->window;
+        if ((x->causal && !x->prefix && k->place > last) || far) continue;
         int64_t row = b * x->n_k + k->row;
         x->o->pack_a(f.k + (size_t)kb * f.k_block, attn_rows(x->k, row, g, x->a, true), k->n, x->a);
         x->o->pack_a(f.v + (size_t)kb * f.v_block, attn_rows(x->v, row, g, x->a, false), x->a, k->n);

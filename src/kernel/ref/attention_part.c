@@ -38,9 +38,11 @@ static bool sees(const struct kernel_call *c, int64_t b, int64_t i, int64_t j)
     int64_t di = attention_has_docs(c) ? ref_int(&c->in[DOC], b * at->seq + i) : 0;
     int64_t dj = attention_has_docs(c) ? ref_int(&c->in[DOC], b * at->seq + j) : 0;
     if (at->prefix) return (di >> 1) == (dj >> 1) && ((dj & 1) || (!(di & 1) && j <= i)); /* layout/document_ids.h */
+    const int32_t *token = attention_tokens(c);
     if (at->causal && j > i) return false;
-    if (at->window && j <= i - at->window) return false;
-    return di == dj;
+    if (di != dj) return false;
+    if (token) i = token[b * at->seq + i], j = token[b * at->seq + j];
+    return !at->window || j > i - at->window;
 }
 
 /* One head of one query: p_K the scores, place_K the keys' positions. */
