@@ -228,7 +228,7 @@ static int time_steps(const struct measured *m, struct engine *g, struct serve *
     f->matrix_s /= (double)steps;
     f->matmul_s /= (double)steps;
     f->matmul_flops *= workers / (double)steps;
-    f->flops = engine_flops_model(g) * workers;
+    f->flops = engine_flops_model(g) * workers * config_share_there(m->c);
     f->optimizer_flops = muon_flops(g->tools.muon);
     if (f->flops / f->step_s > f->rate_registers)
         f->rate_registers = f->flops / f->step_s; /* measured on a busy machine */

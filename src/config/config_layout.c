@@ -358,6 +358,11 @@ void config_part(const struct config *c, int i, int64_t *first, int64_t *n)
     *n = end - *first;
 }
 
+double config_share_there(const struct config *c)
+{
+    return (double)c->batch.global / (double)(config_dp(c) * config_microbatches(c) * c->batch.micro);
+}
+
 int config_resolve_degrees(struct config *c, const struct conf *f, int n_ranks, struct err *e)
 {
     int rc = check_servers(c, f, n_ranks, e);

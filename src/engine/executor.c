@@ -130,6 +130,7 @@ static struct program_args args_of(struct running *r, const struct step *x, cons
     return (struct program_args){
         .stream = g->stream,
         .step = here,
+        .batch = g->cfg.micro,
         .slot = g->slot,
         .act = slab(g->act, g->act_at, s->act_class, x->act),
         .wgrad = slab(g->wgrad, g->wgrad_at, s->wgrad_class, x->wgrad),
@@ -179,6 +180,7 @@ static void run_stage(struct running *r, const struct step *x)
     g->slot[SLOT_STAGE_DOUT] = crossing(g, x->dout);
     struct step_info here = *r->info;
     here.first_token += (uint64_t)x->a.microbatch * (uint64_t)(g->cfg.micro * g->cfg.seq);
+    here.blank = feed_blank(g, x->a.microbatch);
     if (r->training && g->cfg.model.by_token) here.loss_scale = (float)g->scale.now;
     if (r->training && g->factor) here.loss_scale = (float)(g->factor[x->a.microbatch] * g->scale.now);
     struct program_args args = args_of(r, x, &here);

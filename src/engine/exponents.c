@@ -65,10 +65,18 @@ static int64_t times_met(const struct engine *g)
     return tp % met || p->rank[AXIS_EDP] % (tp / met) == 0;
 }
 
-/* What a product of experts reads: rows that there are, of x and dy. */
-static struct view rows_of(struct engine *g, const struct kernel_call *c, const struct view *v)
+/* What a product reads or its gradient of the same rows: those of sequences that exist; of experts those that there
+ * are.
+ */
+static struct view rows_of(struct engine *g, const struct tape *t, const struct node *d, const struct kernel_call *c,
+                           const struct view *v)
 {
     struct view used = *v;
+    const struct par *p = &g->cfg.par;
+    if (c->op == OP_LINEAR || c->op == OP_QUANTISE)
+        used.n[0] = token_rows_there(tape_token_rows(t, d->in[0], g->cfg.micro, g->cfg.micro * engine_seq_here(g),
+                                                     par_ranks(p, AXIS_TP)),
+                                     v->n[0], g->cfg.micro, c->step->blank);
     bool sources = c->op == OP_QUANTISE_PARTS && at_quantise_parts(&c->at)->parts.sources > 0;
     if (c->op == OP_GROUPED || c->op == OP_QUANTISE_PARTS) used.n[0] = rows_used(g, &c->in[2], sources);
     return used;
@@ -86,16 +94,17 @@ void exponents_look(struct engine *g, const struct program *p, const struct kern
          dy = counts_here(g, tape_tensor(t, d->out[0])->type, true, experts);
     if (direction == KERNEL_FWD) {
         const struct view rows =
-            x && (!rounds || i->operand == OPERAND_X) ? rows_of(g, c, &c->in[0]) : (struct view){0};
+            x && (!rounds || i->operand == OPERAND_X) ? rows_of(g, t, d, c, &c->in[0]) : (struct view){0};
         int64_t times = !counts_here(g, tape_tensor(t, d->in[1])->type, false, experts) || c->round ? 0
                         : experts                                                                   ? times_met(g)
                                                                                                     : 1;
-        if (i->kept) times *= g->cfg.n_microbatches; /* made once for all of them */
+        if (!experts && c->step->blank == g->cfg.micro) times = 0;          /* nobody's rows meet it */
+        if (i->kept) times *= (g->given + g->cfg.micro - 1) / g->cfg.micro; /* made once for all of them */
         count(g, CLASS_ACTIVATIONS, &rows, 1);
         if (!rounds) count(g, CLASS_WEIGHTS, &c->in[1], times);
         else if (i->operand == OPERAND_W) count(g, CLASS_WEIGHTS, &c->in[0], times);
     } else if (dy && (!rounds || i->operand == OPERAND_DY)) {
-        const struct view rows = rows_of(g, c, rounds ? &c->in[0] : &c->dout[0]);
+        const struct view rows = rows_of(g, t, d, c, rounds ? &c->in[0] : &c->dout[0]);
         count(g, CLASS_GRADIENTS, &rows, 1);
     }
 }

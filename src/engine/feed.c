@@ -161,6 +161,12 @@ static void stage(const struct engine *g, const struct at *x, const void *from, 
     memset(to + have, x->row.blank, x->end - x->begin - have);
 }
 
+int64_t feed_blank(const struct engine *g, int microbatch)
+{
+    int64_t there = g->given - microbatch * g->cfg.micro, micro = g->cfg.micro;
+    return micro - (there < 0 ? 0 : there > micro ? micro : there);
+}
+
 /* The last batch has left the staging: a step ends with a wait (tally_read), and so does an evaluation. */
 void feed_batch(struct engine *g, const struct engine_batch *b)
 {

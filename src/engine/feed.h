@@ -13,6 +13,8 @@ size_t feed_bytes(const struct engine *g); /* of the buffer of all microbatches'
 void feed_batch(struct engine *g, const struct engine_batch *b);
 /* A microbatch is a view of the batch: no copy. */
 void feed_bind(struct engine *g, int microbatch);
+/* Sequences of a microbatch of the batch that was fed which do not exist: its last ones. */
+int64_t feed_blank(const struct engine *g, int microbatch);
 /* Where row i of this rank's rows of a sequence stands in it. */
 int64_t feed_place(const struct engine *g, int64_t i);
 /* Which of a sequence's tokens that is: the one at this place, unless documents are in another order (document_order.h)

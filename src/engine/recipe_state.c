@@ -115,6 +115,7 @@ static void make_rule(struct engine *g)
                                    .slot_index = apart ? SLOT_INDEX : -1,
                                    .tokens = g->cfg.micro * context_rows(g->cfg.seq, g->cfg.par.size[AXIS_CP],
                                                                          g->cfg.par.rank[AXIS_CP], 1),
+                                   .batch = g->cfg.micro,
                                    .keep = g->cfg.precision.keep_weights ? keep : NULL,
                                    .slot_kept = slot_recipe(g->params.n, to_int(model_blocks(&g->cfg.model))) + 2,
                                    .experts_apart = par_experts_apart(&g->cfg.par),

@@ -51,7 +51,10 @@ void telemetry_look(struct engine *g, const struct program *p, const struct kern
     const struct recipe_rule *r = &g->recipes.rule;
     int64_t at = r->number(r->ctx, slot) + i->operand, apart = 0;
     if (experts) apart = r->params(r->ctx, slot) / experts_here(g) * RECIPE_OPERANDS;
-    kernel_count_rounded(g->stream, c, &g->telemetry.counts[at], apart);
+    struct kernel_call there = *c; /* rows of sequences that exist */
+    if (i->rows.each)
+        there.in[0].n[0] = there.out[0].n[0] = token_rows_there(i->rows, c->in[0].n[0], g->cfg.micro, c->step->blank);
+    if (there.in[0].n[0]) kernel_count_rounded(g->stream, &there, &g->telemetry.counts[at], apart);
 }
 
 void telemetry_agree(struct engine *g)

@@ -481,7 +481,8 @@ struct permute_attrs {
     struct tokens_at tokens; /* first: x's first row among the picks */
     int parts;
     struct source_order order; /* sequences > 0: rows_E is [E, stretches]; */
-    int64_t at, rows, head;    /* x's first row among its part's, which has `rows` of a sequence, first `head` ones */
+    int64_t at, rows, head;    /* x's first row among its part's, which has `rows` of a sequence, first `head` ones;
+                                  rows 0: not told, and all sequences exist (step_info.blank) */
 };
 struct unpermute_attrs {
     int top_k;

@@ -61,6 +61,15 @@ static inline int64_t permute_stretch(const struct permute_attrs *m, int64_t t)
     return 2 * ((m->at + t) / m->rows) + ((m->at + t) % m->rows >= m->head);
 }
 
+/* Whether x's row t is of a sequence that exists. Others have no copies: they would take room at experts, and count
+ * where experts' rows are looked at. m->rows 0: nobody said how rows lie in sequences, and all of them exist. */
+static inline bool permute_exists(const struct kernel_call *c, int64_t t)
+{
+    const struct permute_attrs *m = at_permute(&c->at);
+    if (!c->step || !c->step->blank || !m->rows) return true;
+    return (m->at + t) / m->rows < m->tokens.batch - c->step->blank;
+}
+
 /* Choice j of picks [lo, hi), of which those from `first` on are of row_Tk: a row (0 for now), or -1 when the expert
  * has had its number. */
 static inline void permute_take(const struct kernel_call *c, int j, int64_t lo, int64_t hi, int64_t first,
@@ -75,6 +84,7 @@ static inline void permute_take(const struct kernel_call *c, int j, int64_t lo, 
         bool takes = !m->capacity || taken_E[e] < m->capacity;
         taken_E[e] += takes;
         if (t < first || t >= first + row->n[0]) continue;
+        takes = takes && permute_exists(c, t - first);
         rows_E[e * source_stretches(&m->order) + permute_stretch(m, t - first)] += takes;
         ints_row(row, t - first)[j] = takes ? 0 : -1;
     }

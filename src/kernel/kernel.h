@@ -41,6 +41,8 @@ struct step_info {
     uint64_t first_token; /* global index, in this step, of the microbatch's first token: dropout's index base */
     bool training;        /* false: dropout is the identity */
     float loss_scale;     /* XENT: d(loss)/d(sum of nats): 1 / global count of trained tokens, times fp16 scale */
+    int64_t blank;        /* of the microbatch so many sequences, its last, do not exist: their rows are there and mean
+                             nothing, so nothing that is counted, compared or given room may look at them */
 };
 
 /* A window on memory for one call. p == NULL: absent, or the null device. Absent for good: all zero (nd == 0). */

@@ -193,15 +193,15 @@ static tid permute(struct layer_ctx *x, struct permute_attrs a, tid h_TD, const 
     return op_permute(x->t, h_TD, pick_Nk, a, "permute");
 }
 
-/* Where the copies' tokens stand, for experts' ranks that keep one rank's order. */
+/* Where the copies' tokens stand: which sequences they are of, and for experts' ranks that keep one rank's order. */
 static void place_in_order(const struct layer_ctx *x, struct permute_attrs *a, int64_t first)
 {
     int64_t lo, hi;
     a->order = par_source_order(x->par, x->s->batch, x->s->experts);
-    if (!a->order.sequences) return;
-    context_chunk(x->s->seq, x->par->size[AXIS_CP], x->par->rank[AXIS_CP], false, &lo, &hi);
     a->at = first;
     a->rows = x->tokens / x->s->batch;
+    if (!a->order.sequences) return;
+    context_chunk(x->s->seq, x->par->size[AXIS_CP], x->par->rank[AXIS_CP], false, &lo, &hi);
     a->head = hi - lo;
 }
 

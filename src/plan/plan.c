@@ -58,7 +58,7 @@ static void read_books(struct plan_rank *r, struct plan *p, const struct config 
     p->microbatches = ec->n_microbatches;
     p->tokens_per_step = c->batch.global * c->model.seq_len;
     r->flops_token = engine_flops_model(g) / (double)(ec->n_microbatches * ec->micro * ec->seq * config_dp(c));
-    r->flops = engine_flops_step(g);
+    r->flops = engine_flops_step(g) * config_share_there(c);
     r->optimizer_flops = muon_flops(g->tools.muon);
     struct choose_cost cost = choose_cost_of(g);
     r->waits = cost.work;

@@ -170,7 +170,7 @@ static void sum_ranks(struct trainer *t)
     int cores = thread_n_cores();
     double ceiling = ceiling_of(t);
     ceiling *= tile_rate_share(t->job->sharers, c->threads, cores);
-    t->flops = engine_flops_model(t->site.engine);
+    t->flops = engine_flops_model(t->site.engine) * config_share_there(&t->cfg);
     t->peak_bytes = (int64_t)t->site.dev->ledger.peak_total;
     if (w) comm_wait(w, comm_all_reduce(w, &ceiling, &ceiling, 1, DT_F64, COMM_SUM, "FLOP/s of all cores"));
     speed_init(&t->speed, ceiling);

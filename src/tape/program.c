@@ -99,6 +99,18 @@ static void make_call(const struct program *p, const struct instr *i, int64_t ro
     }
 }
 
+/* Rows of sequences that do not exist are zeros to whoever looks for the largest number, or rounds blocks of rows: then
+ * no scale follows from them. Nobody else reads what they were, and gradients there are zeros. */
+static void blank_rows(const struct instr *i, const struct kernel_call *c, const struct program_args *a)
+{
+    const struct view *v = &c->in[0];
+    int64_t n = v->n[0];
+    if (!i->rows.each || !a->step->blank || !v->p) return;
+    for (int64_t r = token_rows_there(i->rows, n, a->batch, a->step->blank); r < n; r++)
+        stream_zero(a->stream, (char *)v->p + to_size(r * v->stride) * dtype_bytes(v->dtype),
+                    to_size(view_cols(v)) * dtype_bytes(v->dtype));
+}
+
 static void run_one(const struct program *p, const struct instr *i, int64_t round, struct program_walk *w,
                     const struct program_args *a)
 {
@@ -108,6 +120,7 @@ static void run_one(const struct program *p, const struct instr *i, int64_t roun
         atomic_store_explicit(&a->place->instr, (int)(i - p->code), memory_order_relaxed);
     }
     make_call(p, i, round, a, &c);
+    blank_rows(i, &c, a);
     for (int k = 0; k < i->n_in; k++)
         if (instr_sums_weight(i, k)) {
             c.acc[k] = c.din[k];

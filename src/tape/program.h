@@ -77,6 +77,7 @@ struct instr {
     int kept;                    /* > 0: what it makes is kept from microbatch to microbatch; by program_args.kept */
     int operand;                 /* of a QUANTISE: for which operand of the product (enum recipe_operand), */
     enum kernel_phase direction; /* and for which of its directions first */
+    struct token_rows rows;      /* AMAX, QUANTISE of tokens: those of sequences that do not exist are zeros to them */
     int scratch;                 /* place, -1 none */
     const struct kernel_slot
         *kernel; /* the way it is carried out, chosen when lowering; NULL: collectives, and what nobody computes */
@@ -183,6 +184,7 @@ struct program_place {
 struct program_args {
     struct stream *stream; /* kernels are enqueued here */
     const struct step_info *step;
+    int64_t batch;     /* sequences of a microbatch, of which step->blank do not exist */
     void *const *slot; /* what externals are bound to; NULL entries on the null device */
     void *act, *wgrad, *scratch;
     void *away;                   /* in the other memory */

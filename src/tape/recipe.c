@@ -233,6 +233,15 @@ static void emit_agree(struct pass *p, const struct instr *i, const struct sourc
     }
 }
 
+/* Tokens' rows, but experts', which have none of sequences that do not exist. */
+static struct token_rows rows_of(const struct pass *p, const struct instr *i, const struct source *s)
+{
+    const struct recipe_rule *r = p->rule;
+    const struct node *d = &p->l->t->nodes[i->node];
+    if (s->experts || s->which == OPERAND_W) return (struct token_rows){0};
+    return tape_token_rows(p->l->t, d->in[0], r->batch, r->tokens, r->axis[AXIS_TP]);
+}
+
 static struct instr *emit_amax(struct pass *p, const struct instr *i, const struct source *s,
                                const struct recipe_use *u, const struct operand *to, bool more)
 {
@@ -243,6 +252,7 @@ static struct instr *emit_amax(struct pass *p, const struct instr *i, const stru
     a->n_in = s->rows.view.nd ? 2 : 1;
     a->n_out = 1;
     a->in[0] = s->o;
+    a->rows = rows_of(p, i, s);
     if (s->rows.view.nd) a->in[1] = s->rows;
     a->out[0] = *to;
     return a;
@@ -374,6 +384,7 @@ static void emit_quantise(struct pass *p, const struct instr *i, const struct so
     q->n_in = 2;
     q->in[0] = columns(&s->o, c.at, c.n);
     q->in[1] = *amax;
+    q->rows = rows_of(p, i, s);
     if (s->rows.view.nd) {
         q->in[2] = s->rows;
         q->n_in = 3;

@@ -98,7 +98,8 @@ struct recipe_rule {
     int (*keep)(const void *ctx, int slot, enum kernel_phase direction, size_t values, size_t scales, size_t *at);
     int slot_kept;
     int slot_index; /* which row of the microbatch each row is; -1: rows are in order */
-    int64_t tokens; /* of a microbatch, on this rank of cp */
+    int64_t tokens; /* of a microbatch, on this rank of cp, of so many */
+    int64_t batch;  /* sequences */
     const void *ctx;
 };
 

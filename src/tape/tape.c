@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layout/region.h"
+
 struct tape *tape_new(void)
 {
     struct tape *t = xcalloc(1, sizeof *t);
@@ -157,6 +159,28 @@ struct view tensor_view(const struct tape *t, tid id)
     for (int i = 0; i < x->nd; i++) v.n[i] = x->n[i];
     v.stride = tensor_cols(&t->tensors[x->root]);
     return v;
+}
+
+struct token_rows tape_token_rows(const struct tape *t, tid id, int64_t batch, int64_t tokens, struct axis_ranks tp)
+{
+    const struct tensor *x = tape_tensor(t, id);
+    int64_t lo = x->row, hi, all = tensor_rows(tape_tensor(t, x->root));
+    if (tp.n_parts > 1 && x->type.on[AXIS_TP] == SPMD_S0) {
+        region_split(tokens, tp.part, tp.n_parts, &lo, &hi);
+        CHECK(hi - lo == all, "%s: %lld rows of tokens [%lld, %lld)", x->name, (long long)all, (long long)lo,
+              (long long)hi);
+        lo += x->row;
+        all = tokens;
+    }
+    CHECK(batch > 0 && all % batch == 0, "%s: %lld rows are not those of %lld sequences", x->name, (long long)all,
+          (long long)batch);
+    return (struct token_rows){all / batch, lo};
+}
+
+int64_t token_rows_there(struct token_rows r, int64_t n, int64_t batch, int64_t blank)
+{
+    int64_t there = r.each ? (batch - blank) * r.each - r.first : n;
+    return there < 0 ? 0 : there < n ? there : n;
 }
 
 static tid record_fail(struct tape *t, enum op op, const char *name, const char *why, tid x, int axis)

@@ -224,6 +224,8 @@ static void test_layouts(void **state)
         {"parallel.pp=2", 2, 0},
         {"parallel.pp=3 parallel.schedule=zbh1", 3, 0},
         {"memory.recompute=full", 1, 0},
+        {"batch.micro=3", 1, 0},       /* with sequences that do not exist, */
+        {"parallel.dp_shard=3", 3, 0}, /* or none but such in a microbatch */
         {"parallel.tp=3 parallel.dp_shard=1", 3, 0.04},
         {"parallel.tp=3 parallel.dp_shard=1 parallel.sequence_parallel=true", 3, 0.04},
         {"parallel.cp=2 parallel.dp_shard=1", 2, 0.04},
