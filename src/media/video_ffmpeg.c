@@ -185,6 +185,21 @@ static int turn_of(struct work *w, const AVStream *s)
     }
 }
 
+enum { PADDING = 256 }; /* of a side of a picture in a decoder's memory: more than any codec's */
+
+/* FFmpeg counts the pixels of its own buffers, with their borders, and calls those that are too many a lack of memory;
+ * a picture's own are counted here, and again when it is taken (image_new). */
+static int limit_pixels(struct work *w, struct err *e)
+{
+    const int64_t width = w->stream->codecpar->width, height = w->stream->codecpar->height;
+    const int64_t most = w->limits->max_pixels, padded = (width + PADDING) * (height + PADDING);
+    if (width > 0 && height > most / width)
+        return err_set(e, ERR_CORRUPT, "pictures of %lld x %lld; at most %lld pixels are taken", (long long)width,
+                       (long long)height, (long long)most);
+    w->codec->max_pixels = padded > most ? padded : most;
+    return OK;
+}
+
 static int open_codec(struct work *w, struct err *e)
 {
     const AVCodec *codec;
@@ -199,7 +214,7 @@ static int open_codec(struct work *w, struct err *e)
     CHECK(w->codec, "FFmpeg has no memory");
     int code = w->ff.avcodec_parameters_to_context(w->codec, w->stream->codecpar);
     w->codec->thread_count = 1;
-    w->codec->max_pixels = w->limits->max_pixels;
+    if (limit_pixels(w, e)) return ERR_CORRUPT;
     w->codec->err_recognition = AV_EF_CRCCHECK;
     if (code >= 0) code = w->ff.avcodec_open2(w->codec, codec, NULL);
     return code < 0 ? failed(w, code, "its decoder cannot be opened", e) : OK;

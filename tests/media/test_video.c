@@ -155,7 +155,7 @@ static void test_clips(void **state)
         assert_int_equal(media_video(&v, s.p, s.n, &(struct video_wish){0}, &small, &e), ERR_CORRUPT);
         small = usual;
         small.max_pixels = WIDTH * HEIGHT - 1;
-        assert_true(media_video(&v, s.p, s.n, &(struct video_wish){0}, &small, &e) < 0);
+        assert_int_equal(media_video(&v, s.p, s.n, &(struct video_wish){0}, &small, &e), ERR_CORRUPT);
         small.max_pixels = WIDTH * HEIGHT * 2; /* and 25 of them */
         assert_int_equal(media_video(&v, s.p, s.n, &(struct video_wish){0}, &small, &e), ERR_CORRUPT);
         for (size_t cut = 0; cut < s.n; cut += s.n / 10 + 1) {
