@@ -219,6 +219,31 @@ static bool may_pass(CURLcode code)
     return false;
 }
 
+/* What happened, in words that stay: the library's own change from version to version. NULL: its words alone. */
+static const char *what_happened(CURLcode code)
+{
+    static const struct {
+        CURLcode code;
+        const char *words;
+    } known[] = {
+        {CURLE_COULDNT_RESOLVE_HOST, "the name of the host is not known"},
+        {CURLE_COULDNT_RESOLVE_PROXY, "the name of the proxy is not known"},
+        {CURLE_COULDNT_CONNECT, "cannot connect"},
+        {CURLE_OPERATION_TIMEDOUT, "no answer in time"},
+        {CURLE_GOT_NOTHING, "no answer"},
+        {CURLE_PARTIAL_FILE, "the answer ended early"},
+        {CURLE_CHUNK_FAILED, "the answer ended early"},
+        {CURLE_UNSUPPORTED_PROTOCOL, "not an answer of HTTP"},
+        {CURLE_WEIRD_SERVER_REPLY, "not an answer of HTTP"},
+        {CURLE_SSL_CONNECT_ERROR, "no TLS connection"},
+        {CURLE_PEER_FAILED_VERIFICATION, "its certificate is not trusted"},
+        {CURLE_SSL_CACERT_BADFILE, "the file of trusted certificates cannot be read"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (code == known[i].code) return known[i].words;
+    return NULL;
+}
+
 static struct curl_slist *longer(struct curl_slist *headers, const char *line)
 {
     struct curl_slist *all = curl_slist_append(headers, line);
@@ -254,6 +279,8 @@ enum http_end http_ask(struct http *h, const struct http_request *q, struct http
         return HTTP_FAILED;
     }
     if (code == CURLE_ABORTED_BY_CALLBACK) return HTTP_STOPPED;
-    snprintf(why, 300, "%.250s", h->error[0] ? h->error : curl_easy_strerror(code));
+    const char *what = what_happened(code);
+    snprintf(why, 300, "%s%s%.200s", what ? what : "", what ? ": " : "",
+             h->error[0] ? h->error : curl_easy_strerror(code));
     return may_pass(code) ? HTTP_FAILED : HTTP_REFUSED;
 }
