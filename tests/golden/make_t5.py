@@ -31,6 +31,10 @@ BATCH, ENCODER, DECODER, START = 5, 13, 11, 0
 # ReLU's slope jumps at 0, and a unit that lies within rounding of it has another gradient in fp32: of the seeds tried, one with which
 # none comes nearer than this in ten steps.
 RELU_SEED, NEAREST = 7, 1e-4
+# Ten steps amplify what they begin with. Of the seeds tried, one whose norms, in exact arithmetic, move by no more than this where
+# every weight moves by up to half an ulp of fp32: else the test's bound of 1e-5 would be about the case, and not about kernels (with seed
+# 7, t5_v11 moved by 4e-6, PyTorch's own fp32 was 8e-6 away, and correct kernels of AVX-512 11e-6).
+STEADY, SHAKES = 1e-6, 4
 
 
 def make_model(v11, seed):
@@ -79,6 +83,18 @@ def train(model, lr, ids, start, labels, there=None):
     return losses, norms
 
 
+def shaken(v11, seed, norms, lr, *batch):
+    """The most that a norm moves when every weight moves by up to half an ulp."""
+    most = 0.0
+    for k in range(SHAKES):
+        model = make_model(v11, seed)
+        g = torch.Generator().manual_seed(k)
+        for p in model.parameters():
+            p.data *= 1 + (torch.rand(p.shape, generator=g, dtype=torch.float64) - 0.5) * 2.0**-23
+        most = max([most] + [abs(a / b - 1) for a, b in zip(train(model, lr, *batch)[1], norms)])
+    return most
+
+
 def buckets(both, n, most):
     """Of keys 200 places before the query to 200 behind it."""
     return T5Attention._relative_position_bucket(torch.arange(-200, 201), bidirectional=both, num_buckets=n, max_distance=most).tolist()
@@ -108,9 +124,11 @@ def main():
             losses, norms = train(model, RATES[name], ids, start, labels)
             with torch.no_grad():
                 final = loss_of(model, ids, start, labels).item()
-            if v11 or seen[0] > NEAREST:
+            if (v11 or seen[0] > NEAREST) and shaken(v11, seed, norms, RATES[name], ids, start, labels) <= STEADY:
                 break
-        assert v11 or seen[0] > NEAREST, seen
+        else:
+            raise SystemExit(f"{name}: no seed will do")
+        print(f"{name}: seed {seed}")
         os.makedirs(os.path.join(out, name), exist_ok=True)
         write_safetensors(os.path.join(out, name, "model.safetensors"), kept)
         config = json.loads(model.config.to_json_string())

@@ -32,7 +32,7 @@ def read_safetensors(path):
     return out
 
 
-def open_model(path, scaled):
+def open_model(path, scaled=None):
     with open(os.path.join(path, "config.json")) as f:
         config = json.load(f)
     if scaled is not None:
