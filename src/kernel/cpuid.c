@@ -31,6 +31,9 @@ static enum isa probe(void)
     enum { EAX, EBX, ECX, EDX };
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_bit(1, 0, ECX, 29)) return ISA_REF;
+#if defined(TUTTI_EMULATE)
+    return ISA_AMX; /* tests/emulate/avx512.h */
+#endif
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
         !__builtin_cpu_supports("avx512cd"))

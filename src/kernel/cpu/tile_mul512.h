@@ -16,6 +16,11 @@
 
 enum { MR512 = 14, NR512 = 32 };
 
+/* A vector for asm; tests/emulate/avx512.h has no register that is wide enough. */
+#if !defined(USED512)
+#define USED512(v) "+v"(v)
+#endif
+
 __attribute__((always_inline)) static inline void mul512_rows(float *c, int64_t ldc, const int32_t *a, const int32_t *b,
                                                               int64_t units, bool add, const int rows)
 {
@@ -83,7 +88,7 @@ static double spin512(int64_t n)
         for (int i = 0; i < MR512; i++) {
             s[i][0] = tile_mac(s[i][0], a, b0);
             s[i][1] = tile_mac(s[i][1], a, b1);
-            __asm__ volatile("" : "+v"(s[i][0]), "+v"(s[i][1])); /* each result counts as used */
+            __asm__ volatile("" : USED512(s[i][0]), USED512(s[i][1])); /* each result counts as used */
         }
     }
     return (double)n * MR512 * NR512 * TILE_MAC_OPERATIONS;
