@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "comm/comm.h"
+#include "kernel/cpuid.h"
 #include "media/media.h"
 
 static const struct cli_command commands[] = {
@@ -40,6 +41,15 @@ static void print_help(FILE *f)
     fprintf(f, "\n  tutti COMMAND --help tells more; tutti --version\n");
 }
 
+/* A level that nobody knows would be passed over, and what is measured or compared would be another one's. */
+static int refuse_isa(void)
+{
+    fprintf(stderr, "tutti: TUTTI_ISA=%s is no level of this processor's kind; one of:", isa_unknown());
+    for (int i = 0; i < ISA_N; i++) fprintf(stderr, " %s", isa_name((enum isa)i));
+    fprintf(stderr, "\n");
+    return 2;
+}
+
 /* A file that is opened while stdin, stdout or stderr is closed would take its number, and get what is printed. */
 static void open_standard_files(void)
 {
@@ -54,6 +64,7 @@ int main(int argc, char **argv)
 {
     open_standard_files();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk, not a sudden end */
+    if (isa_unknown()) return refuse_isa();
     if (argc < 2) {
         print_help(stderr);
         return 2;

@@ -71,6 +71,14 @@ static void probe_once(void)
         if (!strcmp(limit, names[i]) && (enum isa)i < found) found = (enum isa)i;
 }
 
+const char *isa_unknown(void)
+{
+    const char *limit = getenv("TUTTI_ISA");
+    for (int i = 0; limit && i < ISA_N; i++)
+        if (!strcmp(limit, names[i])) return NULL;
+    return limit;
+}
+
 enum isa cpu_isa(void)
 {
     pthread_once(&once, probe_once);

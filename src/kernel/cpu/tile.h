@@ -70,7 +70,8 @@ struct tile_ops {
     void (*pack_a)(void *dst, struct tile_src s, int64_t lanes, int64_t depth);
     void (*pack_b)(void *dst, struct tile_src s, int64_t lanes, int64_t depth);
     /* One tile: c[0..rows) x [0..nr) = or += A panel * B panel; rows in 1..mr, all nr columns are written.
-     * depth_pad is a multiple of step, > 0. */
+     * depth_pad is a multiple of step, > 0. With `add` the product is summed first, from zero, and added then: the same
+     * bits as a product by itself, and one addition. */
     void (*mul)(float *c, int64_t ldc, const void *a, const void *b, int64_t depth_pad, int rows, bool add);
     /* rows x cols of sums at t (row length ldt) to o. */
     void (*finish)(const float *t, int64_t ldt, int rows, int cols, const struct tile_out *o);

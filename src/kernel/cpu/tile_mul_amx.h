@@ -13,27 +13,18 @@
 #ifndef TUTTI_KERNEL_CPU_TILE_MUL_AMX_H
 #define TUTTI_KERNEL_CPU_TILE_MUL_AMX_H
 
-#include <string.h>
-
 #include "kernel/cpu/tile.h"
 
 enum { MR_AMX = 32, NR_AMX = 32, STEP_AMX = 32 };
 
 /* A whole 32 x 32 tile of C at c, rows `row` bytes apart. */
-static inline void mul_amx_full(char *c, int64_t row, const char *a, const char *b, int64_t steps, bool add)
+static inline void mul_amx_full(char *c, int64_t row, const char *a, const char *b, int64_t steps)
 {
     TILE_REGS
-    if (add) {
-        TILE_LOAD(0, c, row);
-        TILE_LOAD(1, c + 64, row);
-        TILE_LOAD(2, c + 16 * row, row);
-        TILE_LOAD(3, c + 16 * row + 64, row);
-    } else {
-        TILE_ZERO(0);
-        TILE_ZERO(1);
-        TILE_ZERO(2);
-        TILE_ZERO(3);
-    }
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
     for (int64_t s = 0; s < steps; s++, a += 2048, b += 2048) { /* 32 of depth: two tiles of A, two of B */
         TILE_LOAD(6, b, 128);
         TILE_LOAD(4, a, 64);
@@ -51,16 +42,11 @@ static inline void mul_amx_full(char *c, int64_t row, const char *a, const char 
 }
 
 /* The upper 16 rows only: half the work where C has 16 rows or fewer left. */
-static inline void mul_amx_half(char *c, int64_t row, const char *a, const char *b, int64_t steps, bool add)
+static inline void mul_amx_half(char *c, int64_t row, const char *a, const char *b, int64_t steps)
 {
     TILE_REGS
-    if (add) {
-        TILE_LOAD(0, c, row);
-        TILE_LOAD(1, c + 64, row);
-    } else {
-        TILE_ZERO(0);
-        TILE_ZERO(1);
-    }
+    TILE_ZERO(0);
+    TILE_ZERO(1);
     for (int64_t s = 0; s < steps; s++, a += 2048, b += 2048) {
         TILE_LOAD(4, a, 64);
         TILE_LOAD(6, b, 128);
@@ -72,24 +58,22 @@ static inline void mul_amx_half(char *c, int64_t row, const char *a, const char 
     TILE_STORE(c + 64, row, 1);
 }
 
-/* Rows that are not there in C go through a tile of our own. */
+/* Rows that are not there in C go through a tile of our own, and so does what is added to C: registers that began with
+ * C would round every step of depth beside it, and a gradient that goes on from microbatch to microbatch would have
+ * other bits than one that is sent after each and added then (verify/test_waves). */
 static void mul_amx(float *c, int64_t ldc, const void *a, const void *b, int64_t depth_pad, int rows, bool add)
 {
-    const int64_t steps = depth_pad / STEP_AMX, row = ldc * 4;
-    if (rows == MR_AMX) {
-        mul_amx_full((char *)c, row, a, b, steps, add);
-        return;
-    }
-    if (rows == 16) {
-        mul_amx_half((char *)c, row, a, b, steps, add);
-        return;
-    }
+    const int64_t steps = depth_pad / STEP_AMX;
+    const bool whole = !add && (rows == MR_AMX || rows == 16);
     float edge[MR_AMX * NR_AMX] __attribute__((aligned(64)));
-    if (add)
-        for (int i = 0; i < rows; i++) memcpy(edge + i * NR_AMX, c + i * ldc, NR_AMX * sizeof(float));
-    if (rows > 16) mul_amx_full((char *)edge, NR_AMX * 4, a, b, steps, add);
-    else mul_amx_half((char *)edge, NR_AMX * 4, a, b, steps, add);
-    for (int i = 0; i < rows; i++) memcpy(c + i * ldc, edge + i * NR_AMX, NR_AMX * sizeof(float));
+    char *const to = whole ? (char *)c : (char *)edge;
+    const int64_t row = whole ? ldc * 4 : NR_AMX * 4;
+    if (rows > 16) mul_amx_full(to, row, a, b, steps);
+    else mul_amx_half(to, row, a, b, steps);
+    if (whole) return;
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < NR_AMX; j++)
+            c[i * ldc + j] = add ? c[i * ldc + j] + edge[i * NR_AMX + j] : edge[i * NR_AMX + j];
 }
 
 /* The micro-kernel's products without its loads; between begin() and end(). */
