@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "token/tokenizer.h"
 
 /* The format's numbers of kinds of tokens. */
 enum { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED, TOKEN_BYTE };
@@ -152,25 +153,29 @@ static void put_tokens(struct gguf_keys *k, const struct vocabulary *v)
     for (int64_t i = 0; i < v->n; i++) gguf_put_u32(&k->s, v->text[i] ? v->kind[i] : TOKEN_UNUSED);
 }
 
-static void put_ends(struct gguf_keys *k, const struct hf_model *m, bool begins)
+/* begin: what the tokenizer puts before a text; -1: nothing. */
+static void put_ends(struct gguf_keys *k, const struct hf_model *m, int64_t begin)
 {
-    if (m->bos >= 0) gguf_key_u32(k, "tokenizer.ggml.bos_token_id", m->bos);
+    int64_t bos = begin >= 0 ? begin : m->bos;
+    if (bos >= 0) gguf_key_u32(k, "tokenizer.ggml.bos_token_id", bos);
     if (m->n_eos) gguf_key_u32(k, "tokenizer.ggml.eos_token_id", m->eos[0]);
-    gguf_key_bool(k, "tokenizer.ggml.add_bos_token", begins && m->bos >= 0);
+    gguf_key_bool(k, "tokenizer.ggml.add_bos_token", begin >= 0);
     gguf_key_bool(k, "tokenizer.ggml.add_eos_token", false);
 }
 
-/* Whether the file's last step puts a token before a text. */
-static bool begins_with_token(const struct json *root)
+/* By the rule that tutti itself goes by when the model is asked. A GGUF says one token, or none. */
+static int find_begin(const struct json *root, int64_t vocab, int64_t *begin, struct err *e)
 {
-    const struct json *after = json_get(root, "post_processor");
-    for (size_t s = 0; s < steps_of(after, "processors"); s++) {
-        const struct json *step = step_at(after, "processors", s), *single = json_get(step, "single");
-        if (is(step, "TemplateProcessing") && single && json_size(single) &&
-            json_get(json_at(single, 0), "SpecialToken"))
-            return true;
-    }
-    return false;
+    struct tokens before = {0};
+    int32_t end;
+    int rc = tokenizer_template(root, vocab, "tokenizer.json", &before, &end, e);
+    *begin = before.n ? before.ids[0] : -1;
+    if (!rc && before.n > 1)
+        rc = err_set(e, ERR_REQUEST,
+                     "tokenizer.json: puts %lld tokens before a text (post_processor), and a GGUF says one at most",
+                     (long long)before.n);
+    tokens_free(&before);
+    return rc;
 }
 
 /* ---- byte-level BPE ---- */
@@ -189,7 +194,7 @@ static void put_merge(struct str *s, const struct json *m)
 }
 
 static int put_byte_level(struct gguf_keys *k, const struct hf_model *m, const struct json *root,
-                          const struct vocabulary *v, struct err *e)
+                          const struct vocabulary *v, int64_t begin, struct err *e)
 {
     const struct json *merges = json_get(json_get(root, "model"), "merges");
     const char *cutting = cutting_of(root);
@@ -203,7 +208,7 @@ static int put_byte_level(struct gguf_keys *k, const struct hf_model *m, const s
     size_t n = merges ? json_size(merges) : 0;
     gguf_key_list(k, "tokenizer.ggml.merges", GGUF_VALUE_STRING, n);
     for (size_t i = 0; i < n; i++) put_merge(&k->s, json_at(merges, i));
-    put_ends(k, m, begins_with_token(root));
+    put_ends(k, m, begin);
     return OK;
 }
 
@@ -298,7 +303,7 @@ static int space_before(const struct json *root)
 }
 
 static int put_characters(struct gguf_keys *k, const struct hf_model *m, const struct json *root,
-                          const struct vocabulary *v, struct err *e)
+                          const struct vocabulary *v, int64_t begin, struct err *e)
 {
     int before = space_before(root);
     if (before < 0)
@@ -316,7 +321,7 @@ static int put_characters(struct gguf_keys *k, const struct hf_model *m, const s
         for (int64_t i = 0; i < v->n; i++) gguf_put_f32(&k->s, score[i]);
         if (v->unknown >= 0) gguf_key_u32(k, "tokenizer.ggml.unknown_token_id", v->unknown);
         gguf_key_bool(k, "tokenizer.ggml.add_space_prefix", before);
-        put_ends(k, m, begins_with_token(root));
+        put_ends(k, m, begin);
     }
     xfree(score);
     return rc;
@@ -355,7 +360,9 @@ int gguf_tokens(struct gguf_keys *k, const struct hf_model *m, const char *text,
     if (!rc) rc = take_tokens(&v, root, bytes, e);
     if (!rc && !bytes) rc = check_normal(root, e);
     if (!rc && m->model.family == MODEL_PHI3) rc = check_phi3(&v, e);
-    if (!rc) rc = bytes ? put_characters(k, m, root, &v, e) : put_byte_level(k, m, root, &v, e);
+    int64_t begin = -1;
+    if (!rc) rc = find_begin(root, v.n, &begin, e);
+    if (!rc) rc = bytes ? put_characters(k, m, root, &v, begin, e) : put_byte_level(k, m, root, &v, begin, e);
     xfree(v.text);
     xfree(v.kind);
     json_free(root);

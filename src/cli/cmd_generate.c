@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/open_model.h"
+#include "cli/sample_view.h"
 #include "media/media.h"
 #include "media/view.h"
 #include "run/beam_text.h"
@@ -28,8 +29,9 @@ struct request {
     struct sample_spec spec;
     struct sample_before before;
     struct cli_model model;
-    bool json;
-    char *text; /* what is continued; NULL: --prompts */
+    bool json, tokens;
+    const struct tokenizer *tokenizer; /* of the model, once it is open */
+    char *text;                        /* what is continued; NULL: --prompts */
 };
 #define AT(field) offsetof(struct request, field)
 static const struct cli_option options[] = {
@@ -69,6 +71,9 @@ static const struct cli_option options[] = {
     CLI_MODEL(struct request, model),
     CLI_ADAPTER(struct request, model.adapter),
     CLI_IGNORE(struct request, model.ignore),
+    {"--tokens", NULL, CLI_FLAG, AT(tokens),
+     .help = "shows the tokens that the prompt is, with what the tokenizer itself puts before a text, on stderr;\n"
+             "with --json or --prompts: as prompt_ids"},
     {"--json", NULL, CLI_FLAG, AT(json),
      .help = "one JSON object at the end: the text, why it stopped, tokens, seconds (docs/json.md)"},
 };
@@ -168,15 +173,52 @@ static int read_prompt(const struct request *q, char **text, struct err *e)
                    m ? m->name : "");
 }
 
+/* -- the tokens of a prompt ------------------------------------------------------------------------------------ */
+
+static void put_ids(struct json_out *o, const struct tokens *ids)
+{
+    json_begin_array(o, "prompt_ids");
+    for (int64_t i = 0; i < ids->n; i++) json_put_int(o, NULL, ids->ids[i]);
+    json_end_array(o);
+}
+
+static void show_ids(const struct tokenizer *t, const struct tokens *ids)
+{
+    struct str s = {0};
+    for (int64_t i = 0; i < ids->n; i++) {
+        size_t n;
+        const char *piece = tokenizer_piece(t, ids->ids[i], &n);
+        str_printf(&s, "%8d  ", ids->ids[i]);
+        sample_put_safe(&s, piece, n, false);
+        str_putc(&s, '\n');
+    }
+    fprintf(stderr, "the prompt is %lld tokens:\n%s", (long long)ids->n, str_text(&s));
+    str_free(&s);
+}
+
+/* As it is asked with; o: NULL, or where they are put. */
+static int tell_tokens(const struct request *q, const char *prompt, struct json_out *o, struct err *e)
+{
+    struct tokens ids = {0};
+    if (!q->tokens) return OK;
+    int rc = tokenizer_encode_text(q->tokenizer, prompt, strlen(prompt), &ids, e);
+    if (!rc && o) put_ids(o, &ids);
+    if (!rc && !o) show_ids(q->tokenizer, &ids);
+    tokens_free(&ids);
+    return rc;
+}
+
 /* beam: NULL, or what was found. */
 static void print_json(const struct request *q, const char *prompt, const struct str *text,
                        const struct generate_result *r, const struct beam_text *beam)
 {
     struct str s = {0};
     struct json_out o = {.s = &s};
+    struct err e = {0};
     json_begin_document(&o, "generate", 1);
     json_put_string(&o, "checkpoint", q->model.path);
     json_put_string(&o, "prompt", prompt);
+    (void)tell_tokens(q, prompt, &o, &e); /* it was encoded before */
     json_put_string(&o, "text", str_text(text));
     json_put_string(&o, "stopped", r->stopped);
     json_put_int(&o, "prompt_tokens", r->prompt_tokens);
@@ -196,19 +238,20 @@ static int print_one(void *ctx, const struct many_text *t, struct err *e)
 {
     struct str s = {0}, text = {0};
     struct json_out o = {.s = &s};
-    (void)ctx;
+    const struct request *q = ctx;
     for (size_t i = 0; i < t->n; i++) /* our JSON holds no NUL */
         if (t->text[i]) str_putc(&text, t->text[i]);
         else str_puts(&text, "\xEF\xBF\xBD");
     json_begin_object(&o, NULL);
     json_put_int(&o, "index", t->index);
     json_put_string(&o, "prompt", t->prompt);
+    int told = tell_tokens(q, t->prompt, &o, e);
     json_put_string(&o, "text", str_text(&text));
     json_put_string(&o, "stopped", t->stopped);
     json_put_int(&o, "prompt_tokens", t->counts.prompt);
     json_put_int(&o, "new_tokens", t->counts.written);
     json_end_object(&o);
-    int rc = puts(str_text(&s)) < 0 ? err_set(e, ERR_IO, "standard output cannot be written") : OK;
+    int rc = told ? told : puts(str_text(&s)) < 0 ? err_set(e, ERR_IO, "standard output cannot be written") : OK;
     str_free(&s);
     str_free(&text);
     return rc;
@@ -228,7 +271,7 @@ static int generate_many(const struct request *q, struct model_at_work *m, struc
 {
     if (q->beams) {
         struct beam_options o = beam_options_of(q);
-        return beam_many(m->decoding, m->tokenizer, q->prompts, q->template, &o, print_one, NULL, e);
+        return beam_many(m->decoding, m->tokenizer, q->prompts, q->template, &o, print_one, (void *)(uintptr_t)q, e);
     }
     struct write_many_options many = {.path = q->prompts,
                                       .template = q->template,
@@ -237,7 +280,7 @@ static int generate_many(const struct request *q, struct model_at_work *m, struc
                                       .before = q->before,
                                       .stop = (const char *const *)&q->stop,
                                       .n_stop = q->stop != NULL};
-    return write_many(m->decoding, m->tokenizer, &many, print_one, NULL, e);
+    return write_many(m->decoding, m->tokenizer, &many, print_one, (void *)(uintptr_t)q, e);
 }
 
 static void say_end(const struct request *q, int64_t room, const struct generate_result *r)
@@ -260,7 +303,7 @@ static int generate_beams(const struct request *q, struct model_at_work *m, stru
     struct beam_text x = {0};
     struct beam_options o = beam_options_of(q);
     int32_t start = tokenizer_start(m->tokenizer, decoding_model(m->decoding)->vocab);
-    int rc = tokenizer_encode(m->tokenizer, q->text, strlen(q->text), &ids, e);
+    int rc = tokenizer_encode_text(m->tokenizer, q->text, strlen(q->text), &ids, e);
     if (!rc && !ids.n && start >= 0 && !decoding_reads(m->decoding)) tokens_push(&ids, start);
     if (!rc) rc = beam_text(m->decoding, m->tokenizer, ids.ids, ids.n, &o, &x, e);
     struct generate_result r = {.prompt_tokens = ids.n,
@@ -355,8 +398,12 @@ static int generate_one(const struct request *q, struct model_at_work *m, struct
 
 static int write_text(void *ctx, struct model_at_work *m, struct err *e)
 {
-    const struct request *q = ctx;
+    struct request *q = ctx;
     model_job_say_wishes(m);
+    q->tokenizer = m->tokenizer;
+    if (q->tokens && q->image) return err_set(e, ERR_REQUEST, "--tokens: the tokens of a picture have no text");
+    int rc = q->json || q->prompts ? OK : tell_tokens(q, q->text, NULL, e);
+    if (rc) return rc;
     return q->prompts ? generate_many(q, m, e) : q->beams ? generate_beams(q, m, e) : generate_one(q, m, e);
 }
 

@@ -198,6 +198,13 @@ static int encode_text(struct chat_work *w, const struct chat_text *t, const cha
     return code;
 }
 
+/* Two texts that no template writes begin as any text does. */
+static void put_begin(const struct chat *c, struct chat_tokens *out)
+{
+    const struct tokens *begin = tokenizer_begin(c->t);
+    for (int64_t i = 0; i < begin->n; i++) put(out, begin->ids[i], c->train_on == CHAT_ALL);
+}
+
 static int encode_record(struct chat_work *w, const struct chat_record *r, const char *where, struct chat_tokens *out,
                          struct err *e)
 {
@@ -207,6 +214,7 @@ static int encode_record(struct chat_work *w, const struct chat_record *r, const
     out->ends_trained = w->chat->train_on == CHAT_ALL || !r->messages;
     if (w->chat->train_on == CHAT_ALL && !r->messages) t.answers[0].from = 0;
     if (w->chat->train_on != CHAT_ALL) end_at_control(w, &t);
+    if (!r->messages) put_begin(w->chat, out);
     code = encode_text(w, &t, where, out, e);
     if (!code && out->ids.n && out->ids.ids[out->ids.n - 1] == tokenizer_eos(w->chat->t))
         out->ends_trained = out->trained[--out->ids.n];

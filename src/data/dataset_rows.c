@@ -184,7 +184,8 @@ static void pad_row(const struct dataset *d, struct batch *b, const struct place
 static void fill_told(const struct dataset *d, const struct stream *s, struct batch *b, struct place *to,
                       int64_t document, int64_t n, const struct row_work *w)
 {
-    int64_t at = to->row * b->seq_len, m = 0, leads = d->begin >= 0, room = b->seq_len - leads;
+    int64_t at = to->row * b->seq_len, m = 0, leads = d->begin >= 0 && !(n && w->ids[0] == d->begin),
+            room = b->seq_len - leads;
     bool ends = n < room; /* else there is no place for an end */
     int32_t segment = 0;
     if (leads) b->tokens[at + m++] = d->begin;

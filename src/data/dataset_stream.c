@@ -20,6 +20,22 @@
 
 enum { USUAL_WINDOW = 4096 };
 
+/* Texts that were tokenized before documents began with what the tokenizer puts there, or elsewhere. Conversations are
+ * begun by their template. */
+static int check_begin(const struct tokenfile *f, const struct tokenizer *t, const char *path, struct err *e)
+{
+    const struct tokens *begin = tokenizer_begin(t);
+    int32_t first[16];
+    if (!begin->n || begin->n > 16 || f->n_tokens < begin->n || tokenfile_masked(f)) return OK;
+    int code = tokenfile_read(f, 0, begin->n, first, e);
+    if (!code && memcmp(first, begin->ids, to_size(begin->n) * sizeof *first) != 0)
+        log_warn("data: %s: its documents do not begin with %s, which the tokenizer puts before a text, and a model "
+                 "that is "
+                 "asked will see it there; tokenize the text again",
+                 path, tokenizer_piece(t, begin->ids[0], NULL));
+    return code;
+}
+
 static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t, const char *path, struct err *e)
 {
     bool same = f->head.fingerprint == tokenizer_fingerprint(t);
@@ -27,7 +43,7 @@ static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t,
         return err_set(e, ERR_REQUEST,
                        "%s: separates documents with id %d, the tokenizer's end of text is %d; tokenize the text again",
                        path, f->head.eos, tokenizer_eos(t));
-    if (same) return OK;
+    if (same) return check_begin(f, t, path, e);
     return err_set(e, ERR_REQUEST,
                    "%s: was made with another tokenizer (vocabulary of %d, wanted %d); tokenize the text again, or "
                    "name the tokenizer it was made with",

@@ -211,6 +211,14 @@ static int apply_one(struct fim_work *w, const uint32_t u[4], int32_t *ids, int6
     return OK;
 }
 
+/* How many tokens at the beginning are the tokenizer's own. */
+static int64_t begins_with(const struct tokenizer *t, const int32_t *ids, int64_t n)
+{
+    const struct tokens *begin = tokenizer_begin(t);
+    bool all = begin->n && begin->n <= n && !memcmp(ids, begin->ids, to_size(begin->n) * sizeof *ids);
+    return all ? begin->n : 0;
+}
+
 int fim_apply(struct fim_work *w, int64_t sample, int64_t first, int32_t *ids, int64_t n, struct err *e)
 {
     uint64_t stream = rng_stream_at(rng_stream("data/fim"), (uint64_t)sample);
@@ -219,7 +227,8 @@ int fim_apply(struct fim_work *w, int64_t sample, int64_t first, int32_t *ids, i
         uint32_t u[4];
         for (to = from; to < n && ids[to] != w->f->eos; to++) {}
         rng_block(w->f->seed, stream, (uint64_t)first, u);
-        code = apply_one(w, u, ids + from, to - from, e);
+        int64_t text = from + begins_with(w->f->t, ids + from, to - from); /* what comes before a text stays there */
+        code = apply_one(w, u, ids + text, to - text, e);
     }
     return code;
 }

@@ -218,7 +218,9 @@ static int begin_document(struct state *s, struct err *e)
     if (!b || b->file < 0 || b->file >= source_n_files(s->run->source) || b->offset < -1)
         return err_set(e, ERR_CORRUPT, "%s.work: tells of a document that did not begin in any input; remove it",
                        s->run->out_path);
-    return tokenfile_origin_next(s->writer, source_path(s->run->source, b->file), b->offset, e);
+    const struct tokens *begin = tokenizer_begin(s->run->tokenizer);
+    int code = tokenfile_origin_next(s->writer, source_path(s->run->source, b->file), b->offset, e);
+    return code || !begin->n ? code : tokenfile_append(s->writer, begin->ids, begin->n, e);
 }
 
 static int append(struct state *s, const int32_t *ids, int64_t n, struct err *e)

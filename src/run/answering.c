@@ -121,6 +121,12 @@ static int check_tokens(const struct answer_spec *s, int64_t vocab, struct err *
     return OK;
 }
 
+/* The prompt's log-probabilities alone are asked for: nothing follows its last token, which is not fed. */
+static bool only_scores(const struct answer_spec *s)
+{
+    return s->tell_prompt && s->top >= 0 && s->max_tokens == 0 && s->n > 1;
+}
+
 static int check(const struct answering *a, const struct answer_spec *s, struct err *e)
 {
     int64_t vocab = decoding_model(a->d)->vocab, room = decoding_room(a->d);
@@ -129,7 +135,7 @@ static int check(const struct answering *a, const struct answer_spec *s, struct 
     if (!rc) rc = sample_before_check(&s->before, e);
     if (rc) return rc;
     if (s->n < 1) return err_set(e, ERR_REQUEST, "the prompt is empty: give at least one token");
-    if (s->n > room - reads)
+    if (s->n > room - reads + only_scores(s))
         return err_set(e, ERR_REQUEST,
                        "the prompt is %lld tokens long, and there is room for %lld positions; shorten it",
                        (long long)s->n, (long long)(room - reads));
@@ -358,6 +364,8 @@ static void choose(struct answering *a, struct answer *x, const float *logits_V)
 
 /* ---- a step ---- */
 
+static int64_t to_feed(const struct answer *x) { return x->n_ids - only_scores(&x->s); }
+
 static int64_t longest(const struct answering *a, const struct answer *x)
 {
     int64_t n = x->n_prompt + x->s.max_tokens, room = decoding_room(a->d);
@@ -400,7 +408,7 @@ static int begin(struct answering *a, struct err *e)
         int s = decoding_open(a->d);
         if (s < 0) return OK;
         int64_t debt = owed(a);
-        decoding_expect(a->d, s, x->n_ids);
+        decoding_expect(a->d, s, to_feed(x));
         x->reused = decoding_reuse(a->d, s, x->ids, prompt_of(x));
         int64_t needs = decoding_pages_for(a->d, longest(a, x)) - decoding_pages_for(a->d, x->reused);
         if (x->read) needs += decoding_pages_for(a->d, x->n_read + 1);
@@ -427,12 +435,12 @@ static int lay_out(struct answering *a)
     for (int prompts = 0; prompts < 2; prompts++)
         for (struct answer *x = a->first; x && left > 0; x = x->next) {
             if (x->sequence < 0 || x->gone || x->prompt_fed == (prompts == 1)) continue;
-            int64_t fed = decoding_fed(a->d, x->sequence), rows = x->n_ids - fed;
+            int64_t fed = decoding_fed(a->d, x->sequence), rows = to_feed(x) - fed;
             int64_t whole = decoding_whole(a->d, x->sequence);
             if (whole > left) return n; /* nor do those behind it overtake it */
             if (rows > left) rows = left;
             if (whole) rows = whole;
-            int64_t wanted = fed + rows == x->n_ids;
+            int64_t wanted = fed + rows == to_feed(x);
             if (prompts && scores(x) && fed + rows >= x->s.tell_from) /* row i says what token i + 1 is */
                 wanted = fed + rows - (x->s.tell_from > fed ? x->s.tell_from - 1 : fed);
             if (wanted > rows) wanted = rows;
@@ -454,7 +462,7 @@ static void went_on(struct answering *a, struct answer *x, const struct decoding
             tell(a, x, x->ids[x->told], true,
                  scores(x) && x->told >= from && x->told ? logits + (x->told - from) * vocab : NULL);
     }
-    if (fed < x->n_ids || x->gone) return;
+    if (fed < to_feed(x) || x->gone) return;
     x->prompt_fed = true;
     pass_prompt(x, x->n_prompt);
     choose(a, x, logits + (p->wanted - 1) * vocab);

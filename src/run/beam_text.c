@@ -217,7 +217,7 @@ static int next_text(struct decoding *d, const struct tokenizer *t, const struct
 {
     struct tokens ids = {0};
     struct beam_text x = {0};
-    int rc = tokenizer_encode(t, prompt, strlen(prompt), &ids, e);
+    int rc = tokenizer_encode_text(t, prompt, strlen(prompt), &ids, e);
     if (!rc) rc = beam_text(d, t, ids.ids, ids.n, o, &x, e);
     struct many_text told = {prompts_index(p), prompt,    str_text(&x.text),
                              x.text.n,         x.stopped, {.prompt = ids.n, .written = x.tokens}};

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
 
@@ -49,6 +50,7 @@ struct evaluator {
         double nn, nx, xx;
     } * sums;
     struct tokens ids;
+    int64_t apart; /* choices that have no token of their own behind their prompts */
 };
 
 double score_share(int64_t right, int64_t n, double *error)
@@ -91,7 +93,7 @@ static void take_end(void *ctx, enum answer_end why, const char *rest, size_t n,
     if (why == ANSWER_FAILED && !p->of->err.code) p->of->err = *e;
 }
 
-/* The token that a text begins after; -1: there is none. */
+/* The token before a text for which the tokenizer has none; -1: there is none. */
 static int32_t start_of(const struct evaluator *v) { return tokenizer_start(v->t, decoding_model(v->d)->vocab); }
 
 static int ask_scored(struct evaluator *v, struct piece *p, const int32_t *ids, int64_t n, int64_t from, int64_t after,
@@ -118,27 +120,52 @@ static struct piece *pieces_of(struct asked *q, int n)
     return q->piece;
 }
 
+/* The text's tokens behind what the tokenizer puts before a text, or else behind bos or eos. *before: how many those
+ * are. */
+static int encode_scored(struct evaluator *v, const char *text, int64_t *before, struct err *e)
+{
+    v->ids.n = 0;
+    if (!tokenizer_begin(v->t)->n && start_of(v) >= 0) tokens_push(&v->ids, start_of(v));
+    *before = v->ids.n + tokenizer_begin(v->t)->n;
+    return tokenizer_encode_text(v->t, text, strlen(text), &v->ids, e);
+}
+
+/* A text that is longer than the model in windows as lm-eval cuts them: each feeds as many tokens as the model has
+ * positions and is told what follows each of them; the first one of a window is the last that was told before, and the
+ * last window is filled up by tokens before it. */
 static int ask_text(struct evaluator *v, struct asked *q, struct err *e)
 {
-    int64_t room = decoding_room(v->d) - 1, id; /* tokens predicted in a window: the first one only predicts */
-    int32_t start = start_of(v);
-    v->ids.n = 0;
-    if (start >= 0) tokens_push(&v->ids, start);
-    int rc = tokenizer_encode(v->t, q->r.prompt, strlen(q->r.prompt), &v->ids, e);
+    int64_t room = decoding_room(v->d), before, id;
+    int rc = encode_scored(v, q->r.prompt, &before, e);
     if (rc) return rc;
-    int64_t n = v->ids.n - 1; /* tokens that are predicted: all but the first of these */
-    if (room < 1) return err_set(e, ERR_REQUEST, "the model has a single position, and predicts nothing");
-    if (n < 1) return err_set(e, ERR_REQUEST, "the text is a single token, and nothing predicts it");
-    int64_t windows = (n + room - 1) / room;
+    int64_t n = v->ids.n, first = before ? before : 1, windows = 0, k = 0;
+    if (first > room)
+        return err_set(e, ERR_REQUEST, "the model has %lld positions, and the tokenizer puts %lld tokens before a text",
+                       (long long)room, (long long)before);
+    if (n <= first)
+        return err_set(e, ERR_REQUEST,
+                       before ? "the tokenizer makes nothing of the text"
+                              : "the text is a single token, and nothing predicts it");
+    for (int64_t lo = first; lo < n; lo = windows == 1 ? room + 1 : lo + room) windows++;
     struct piece *p = pieces_of(q, to_int(windows));
-    for (int64_t i = 0; i < windows; i++) {
-        /* The last window is filled up by tokens before it. */
-        int64_t lo = i * room, hi = lo + room < n ? lo + room : n, begin = hi - room > 0 ? hi - room : 0;
-        p[i].position = lo + (start < 0);
-        rc = ask_scored(v, &p[i], v->ids.ids + begin, hi - begin + 1, lo - begin + 1, 0, &id, e);
-        if (rc) return rc;
+    for (int64_t lo = first, hi; lo < n && !rc; lo = hi, k++) { /* tokens [lo, hi) are told */
+        hi = k ? lo + room : room + 1;
+        if (hi > n) hi = n;
+        int64_t begin = hi - 1 - room > 0 ? hi - 1 - room : 0;
+        p[k].position = lo - before;
+        rc = ask_scored(v, &p[k], v->ids.ids + begin, hi - begin, lo - begin, 0, &id, e);
     }
-    return OK;
+    return rc;
+}
+
+/* Said of the first one, and how many there were at the end. */
+static void tell_apart(struct evaluator *v, const struct asked *q, int choice)
+{
+    if (!v->apart++)
+        log_warn("eval: record %lld: choice %d, \"%.40s\", merges with the end of its prompt into one token; such "
+                 "choices "
+                 "are tokenized apart",
+                 (long long)q->number, choice, q->r.choice[choice]);
 }
 
 static int ask_choices(struct evaluator *v, struct asked *q, struct err *e)
@@ -146,7 +173,13 @@ static int ask_choices(struct evaluator *v, struct asked *q, struct err *e)
     struct piece *p = pieces_of(q, q->r.n_choices);
     int64_t from, id, first = 0;
     for (int i = 0; i < q->r.n_choices; i++) {
-        int rc = task_pair(v->t, q->r.prompt, q->r.choice[i], start_of(v), &v->ids, &from, e);
+        bool apart;
+        int rc = task_pair(v->t, q->r.prompt, q->r.choice[i], start_of(v), &v->ids, &from, &apart, e);
+        if (!rc && !from)
+            rc = err_set(e, ERR_REQUEST,
+                         "nothing stands before the choices, and the tokenizer names no token that begins or ends a "
+                         "text: the first token of a choice is not predicted");
+        if (!rc && apart) tell_apart(v, q, i);
         if (!rc) rc = ask_scored(v, &p[i], v->ids.ids, v->ids.n, from, first, &id, e);
         if (rc) return rc;
         if (!first) first = id;
@@ -159,7 +192,7 @@ static int ask_match(struct evaluator *v, struct asked *q, struct err *e)
     struct piece *p = pieces_of(q, 1);
     int64_t id;
     v->ids.n = 0;
-    int rc = tokenizer_encode(v->t, q->r.prompt, strlen(q->r.prompt), &v->ids, e);
+    int rc = tokenizer_encode_text(v->t, q->r.prompt, strlen(q->r.prompt), &v->ids, e);
     if (!rc && !v->ids.n && start_of(v) >= 0) tokens_push(&v->ids, start_of(v));
     struct answer_spec s = {.ids = v->ids.ids,
                             .n = v->ids.n,
@@ -378,6 +411,7 @@ int evaluate_shared(struct decoding *d, const struct tokenizer *t, const char *p
     while (!rc && more) rc = round_of_groups(&v, &more, e);
     if (!rc && !out->records) rc = err_set(e, ERR_REQUEST, "%s: has no records", path);
     if (!rc) finish_errors(&v);
+    if (!rc && v.apart > 1) log_warn("eval: %lld choices in all were tokenized apart", (long long)v.apart);
     answering_free(v.a);
     for (struct asked *q = v.first, *next; q; q = next) {
         next = q->next;

@@ -68,7 +68,7 @@ static int encode_prompt(const struct generator *g, const struct tokenizer *t, c
     static const char mark[] = "<image>";
     const struct vision_config *v = &decoding_model(g->d)->vision;
     int64_t pictures = 0;
-    int rc = OK;
+    int rc = tokenizer_encode_text(t, "", 0, ids, e); /* what comes before a text */
     for (const char *at = prompt; !rc;) {
         const char *hit = g->pictures ? strstr(at, mark) : NULL;
         size_t n = hit ? (size_t)(hit - at) : strlen(at);

@@ -54,7 +54,7 @@ static int encode(struct reader *r, const struct json *record, struct err *e)
                        "template; write the prompt as messages",
                        where(r));
     if (text) {
-        int rc = tokenizer_encode(r->t, text, n, &r->ids, e);
+        int rc = n ? tokenizer_encode_text(r->t, text, n, &r->ids, e) : OK;
         if (rc) err_prefix(e, "%s", where(r));
         if (!rc && !r->ids.n) rc = err_set(e, ERR_CORRUPT, "%s: the prompt is empty", where(r));
         return rc;

@@ -97,7 +97,7 @@ static int check(struct prompts *p, struct err *e)
     if (!p->text.n) return err_set(e, ERR_CORRUPT, "%s: the prompt is empty", where(p));
     if (memchr(p->text.p, 0, p->text.n)) return err_set(e, ERR_CORRUPT, "%s: the prompt holds a NUL", where(p));
     p->ids.n = 0;
-    int code = tokenizer_encode(p->o.tokenizer, p->text.p, p->text.n, &p->ids, e);
+    int code = tokenizer_encode_text(p->o.tokenizer, p->text.p, p->text.n, &p->ids, e);
     if (code) {
         err_prefix(e, "%s", where(p));
         return e->code = ERR_CORRUPT;

@@ -328,7 +328,7 @@ static int ask_all(struct synthesis *s, struct prompts *p, const char *text, str
 {
     int64_t after = 0, room = 2 * decoding_sequences(s->decoding);
     s->ids.n = 0;
-    int code = tokenizer_encode(s->tokenizer, text, strlen(text), &s->ids, e);
+    int code = tokenizer_encode_text(s->tokenizer, text, strlen(text), &s->ids, e);
     for (int64_t k = 0; k < s->o->n_samples && !code; k++) {
         code = ask(s, p, text, k, &after, e);
         while (!code && answering_waiting(s->answering) + answering_writing(s->answering) >= room) code = go_on(s, e);

@@ -142,23 +142,33 @@ int tasks_next(struct tasks *t, struct task_record *r, struct err *e)
 }
 
 int task_pair(const struct tokenizer *t, const char *prompt, const char *more, int32_t start, struct tokens *ids,
-              int64_t *from, struct err *e)
+              int64_t *from, bool *apart, struct err *e)
 {
     size_t n = strlen(prompt);
     struct str whole = {0};
-    struct tokens alone = {0};
+    struct tokens asked = {0};
     while (n && strchr(" \t\n\r\v\f", prompt[n - 1])) n--;
     str_puts(&whole, prompt);
     str_puts(&whole, more);
     ids->n = 0;
-    if (!n && start >= 0) tokens_push(ids, start);
-    int64_t before = ids->n;
-    int rc = tokenizer_encode(t, str_text(&whole), whole.n, ids, e);
-    if (!rc && n) rc = tokenizer_encode(t, prompt, n, &alone, e);
-    *from = n ? alone.n : before;
-    if (!rc && *from >= ids->n) *from = ids->n - 1; /* the end of the prompt merged with all of the continuation */
-    if (!rc && ids->n < 1) rc = err_set(e, ERR_REQUEST, "the continuation has no tokens");
+    *apart = false;
+    int rc = tokenizer_encode_text(t, prompt, n, &asked, e);
+    if (!rc && !asked.n && start >= 0) tokens_push(&asked, start);
+    if (!rc && !n) { /* what stands before any text, and the continuation */
+        for (int64_t i = 0; i < asked.n; i++) tokens_push(ids, asked.ids[i]);
+        rc = tokenizer_encode(t, str_text(&whole), whole.n, ids, e);
+    } else if (!rc) {
+        rc = tokenizer_encode_text(t, str_text(&whole), whole.n, ids, e);
+    }
+    if (!rc && n && ids->n <= asked.n) { /* all of the continuation merged with the prompt's end */
+        *apart = true;
+        ids->n = 0;
+        for (int64_t i = 0; i < asked.n; i++) tokens_push(ids, asked.ids[i]);
+        rc = tokenizer_encode(t, str_text(&whole) + n, whole.n - n, ids, e);
+    }
+    *from = asked.n;
+    if (!rc && ids->n <= *from) rc = err_set(e, ERR_REQUEST, "\"%.60s\" has no tokens", more);
     str_free(&whole);
-    tokens_free(&alone);
+    tokens_free(&asked);
     return rc;
 }

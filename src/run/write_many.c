@@ -40,7 +40,7 @@ static int ask_next(struct writer_of_many *w, struct err *e)
     *w->last = x;
     w->last = &x->next;
     w->ids.n = 0;
-    int rc = tokenizer_encode(w->t, prompt, strlen(prompt), &w->ids, e);
+    int rc = tokenizer_encode_text(w->t, prompt, strlen(prompt), &w->ids, e);
     struct answer_spec s = {.ids = w->ids.ids,
                             .n = w->ids.n,
                             .max_tokens = w->o->max_tokens,

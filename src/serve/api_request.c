@@ -124,7 +124,7 @@ static int take_text(struct api_request *r, int i, const struct json *v, const s
     if (!text || memchr(text, 0, n))
         return err_set(e, ERR_REQUEST, "prompt: wanted a text without NUL, tokens, or a list of either");
     r->echoed[i] = xstrdup(text);
-    int rc = tokenizer_encode(t, text, n, &r->prompt[i], e);
+    int rc = tokenizer_encode_text(t, text, n, &r->prompt[i], e);
     int32_t start = tokenizer_start(t, l->vocab);
     if (!rc && !r->prompt[i].n && start >= 0) tokens_push(&r->prompt[i], start); /* an empty one starts a document */
     return rc;

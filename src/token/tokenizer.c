@@ -45,9 +45,7 @@ int tokenizer_parse_files(struct tokenizer **t, const char *json, size_t n, cons
                           int64_t eos, int64_t bos, const char *what, struct err *e)
 {
     int code = tokenizer_parse(t, json, n, what, e);
-    if (!code && eos >= 0 && eos < (*t)->vocab) (*t)->eos = (int32_t)eos;
-    if (!code && bos >= 0 && bos < (*t)->vocab) (*t)->bos = (int32_t)bos;
-    if (!code && config) code = tokenizer_take_ends(*t, config, config_n, what, e);
+    if (!code) code = tokenizer_take_ends(*t, config, config_n, eos, bos, what, e);
     if (code) {
         tokenizer_free(*t);
         *t = NULL;
@@ -113,6 +111,7 @@ void tokenizer_free(struct tokenizer *t)
     xfree(t->bytes);
     xfree(t->at);
     xfree(t->special);
+    tokens_free(&t->begin);
     piece_map_fini(&t->ids);
     piece_map_fini(&t->model_ids);
     bpe_fini(&t->bpe);
@@ -160,10 +159,18 @@ int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 
+const struct tokens *tokenizer_begin(const struct tokenizer *t) { return &t->begin; }
+
 int32_t tokenizer_start(const struct tokenizer *t, int64_t vocab)
 {
     int32_t start = t->bos >= 0 ? t->bos : t->eos;
     return start < vocab ? start : -1;
+}
+
+int tokenizer_encode_text(const struct tokenizer *t, const char *text, size_t n, struct tokens *out, struct err *e)
+{
+    for (int64_t i = 0; i < t->begin.n; i++) tokens_push(out, t->begin.ids[i]);
+    return tokenizer_encode(t, text, n, out, e);
 }
 
 uint64_t tokenizer_fingerprint(const struct tokenizer *t) { return hash64(t->json, t->json_n); }

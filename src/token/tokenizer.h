@@ -6,9 +6,10 @@
  * Unigram (T5, ALBERT), WordPiece (BERT), WordLevel, with their normalizers, pre-tokenizers, decoders and added tokens,
  * and with the ids the `tokenizers` library gives. What a file asks for beyond that is refused by name, never ignored.
  *
- * Templates (post_processor) are not put around texts: tutti joins documents with the end-of-text token. Their special
- * tokens are taken for the beginning and the end of a text where nothing else names these. `truncation` and `padding`
- * of a file are for a library's callers and have no effect.
+ * Of a template (post_processor) what it puts before a text counts (tokenizer_begin): documents of training data begin
+ * with it, and so does a text that a model is asked with. What it puts behind one does not: documents end with the
+ * end-of-text token, and a text that is to be continued with nothing. `truncation` and `padding` of a file are for a
+ * library's callers and have no effect.
  *
  * Invariants
  *   1. decode(encode(x)) == x for any bytes x, valid UTF-8 or not, except where the file itself asks for text to be
@@ -32,6 +33,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "token/tokens.h"
 
@@ -48,12 +50,13 @@ enum tokenizer_kind {
 
 struct tokenizer;
 /* `what`: "byte", a tokenizer.json, or a directory that holds one. A tokenizer_config.json and a config.json beside
- * it are asked for the end-of-text and begin-of-text tokens. */
+ * it are asked for the end-of-text and begin-of-text tokens (tokenizer_ends.c). */
 int tokenizer_open(struct tokenizer **t, const char *what, struct err *e);
 /* From the text of a tokenizer.json; `what` names it in errors. */
 int tokenizer_parse(struct tokenizer **t, const char *json, size_t n, const char *what, struct err *e);
 /* The same with the text of its tokenizer_config.json (NULL: none), for who has compared both with their checksums.
- * Where that names no end or no beginning of a text, eos and bos are taken, which the model has; -1: it has none. */
+ * Where that says nothing of an end or a beginning of a text, eos and bos are taken, which the model has; -1: it has
+ * none. */
 int tokenizer_parse_files(struct tokenizer **t, const char *json, size_t n, const char *config, size_t config_n,
                           int64_t eos, int64_t bos, const char *what, struct err *e);
 struct tokenizer *tokenizer_new_byte(void);
@@ -68,8 +71,16 @@ int tokenizer_save(const struct tokenizer *t, const char *dir, struct err *e);
 enum tokenizer_kind tokenizer_kind(const struct tokenizer *t);
 int32_t tokenizer_vocab(const struct tokenizer *t); /* ids are 0 .. vocab - 1 */
 int32_t tokenizer_eos(const struct tokenizer *t);   /* separates documents; -1: the files name none */
-int32_t tokenizer_bos(const struct tokenizer *t);   /* -1: none */
-/* What a document begins after: bos, else eos; -1: none that a model of `vocab` tokens has. */
+int32_t tokenizer_bos(const struct tokenizer *t);   /* what the files call so; -1: none */
+/* What the tokenizer itself puts before a text (its template; often one token or none): the ids that the `tokenizers`
+ * library puts there. Borrowed. */
+const struct tokens *tokenizer_begin(const struct tokenizer *t);
+/* The same of a tokenizer.json that was parsed, whose ids are below vocab, and the last token behind a text (*end; -1:
+ * none). Adds to begin. */
+int tokenizer_template(const struct json *root, int64_t vocab, const char *what, struct tokens *begin, int32_t *end,
+                       struct err *e);
+/* What stands before a text where something must and tokenizer_begin has none (an empty prompt, the first token's
+ * probability): bos, else eos; -1: none that a model of `vocab` tokens has. */
 int32_t tokenizer_start(const struct tokenizer *t, int64_t vocab);
 /* Equal for equal tokenizer.json, byte for byte. */
 uint64_t tokenizer_fingerprint(const struct tokenizer *t);
@@ -89,8 +100,11 @@ void encoder_free(struct encoder *c);
 int encoder_feed(struct encoder *c, const void *text, size_t n, struct tokens *out, struct err *e);
 int encoder_end(struct encoder *c, struct tokens *out, struct err *e);
 
-/* A whole text at once; adds no bos or eos. */
+/* A whole text at once, or a part of one: nothing is put around it. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, struct tokens *out, struct err *e);
+/* A whole text as a document of training data begins, and a prompt: with tokenizer_begin before it. Texts that a
+ * template of conversations wrote are not encoded so: it writes its own beginning. */
+int tokenizer_encode_text(const struct tokenizer *t, const char *text, size_t n, struct tokens *out, struct err *e);
 
 /* -- use: decode -------------------------------------------------------------------------------------------- */
 

@@ -38,7 +38,8 @@ struct tokenizer {
     bool *special;                   /* [vocab] */
     struct piece_map ids;            /* text -> id, added tokens too */
     struct piece_map model_ids;      /* the model's own */
-    int32_t template_end;            /* the special token that a template puts behind a text; -1: none */
+    struct tokens begin;             /* what the template puts before a text */
+    int32_t template_end;            /* the special token that it puts behind one; -1: none */
     struct bpe bpe;                  /* kind BPE */
     struct char_bpe chars;           /* kind CHAR_BPE */
     struct unigram *unigram;         /* kind UNIGRAM */
@@ -53,7 +54,9 @@ struct tokenizer {
 int tokenizer_read_json(struct tokenizer *t, const char *what, struct err *e);
 /* tokenizer_ends.c: fills eos and bos from the names in use and from the files in dir (NULL: none). */
 int tokenizer_find_ends(struct tokenizer *t, const char *dir, struct err *e);
-/* The same from the text of a tokenizer_config.json, which goes before what was found. */
-int tokenizer_take_ends(struct tokenizer *t, const char *config, size_t n, const char *what, struct err *e);
+/* The same from the text of a tokenizer_config.json (NULL: none), and where that does not say from what the model has
+ * (-1: none). */
+int tokenizer_take_ends(struct tokenizer *t, const char *config, size_t n, int64_t eos, int64_t bos, const char *what,
+                        struct err *e);
 
 #endif

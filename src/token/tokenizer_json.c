@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer_json.c: reads a Hugging Face tokenizer.json: its tokens here, the rest in tokenizer_models.c and
- * tokenizer_steps.c.
+/* tokenizer_json.c: reads a Hugging Face tokenizer.json: its tokens here, the rest in tokenizer_models.c,
+ * tokenizer_steps.c and tokenizer_template.c.
  *
  * The file describes a pipeline (added tokens, normalizer, pre_tokenizer, model, post_processor, decoder). What would
  * change ids and is not known is refused by name. Vocabulary and rules are checked against each other, because ids that
@@ -208,7 +208,7 @@ static int read_document(struct reader *r)
     if (!code) code = reader_rules(r);
     if (!code) code = reader_cuts(r);
     if (!code) code = reader_decoder(r);
-    if (!code) code = reader_post_processor(r);
+    if (!code) code = tokenizer_template(r->root, r->t->vocab, r->what, &r->t->begin, &r->t->template_end, r->e);
     return code;
 }
 

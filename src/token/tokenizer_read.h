@@ -61,7 +61,5 @@ int reader_pre_tokenizer(struct reader *r);
 /* After the model's rules: cuts where no merge reaches across. */
 int reader_cuts(struct reader *r);
 int reader_decoder(struct reader *r);
-/* Only looked through: tutti puts no template around a text (tokenizer.h). */
-int reader_post_processor(struct reader *r);
 
 #endif

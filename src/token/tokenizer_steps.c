@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer_steps.c: the steps of a tokenizer.json around its model: normalizer, pre_tokenizer, decoder,
- * post_processor. A table per list says which types there are and who reads them; a type that is not in it is refused
- * by name.
+/* tokenizer_steps.c: the steps of a tokenizer.json around its model: normalizer, pre_tokenizer, decoder (its
+ * post_processor: tokenizer_template.c). A table per list says which types there are and who reads them; a type that is
+ * not in it is refused by name.
  */
 #include <stdio.h>
 #include <string.h>
@@ -478,57 +478,4 @@ int reader_decoder(struct reader *r)
     r->t->detokenizer = xcalloc(1, sizeof *r->t->detokenizer);
     if (!json_is_set(v)) return add_detok(r, (struct detok_step){.kind = DETOK_SPACES}, OK);
     return read_step(r, v, "decoder", "decoders", types, sizeof types / sizeof *types, 0);
-}
-
-/* -- post_processor ------------------------------------------------------------------------------------------ */
-
-static int32_t find_token(const struct reader *r, const struct json *text)
-{
-    size_t n = 0;
-    const char *p = json_string(text, &n, NULL);
-    return p ? tokenizer_find(r->t, p, n) : -1;
-}
-
-static void note_ends(struct reader *r, int32_t first, int32_t last)
-{
-    if (r->t->bos < 0) r->t->bos = first;
-    if (last >= 0) r->t->template_end = last;
-}
-
-/* The special token that a template puts before a text begins one, that behind it ends one. */
-static int post_template(struct reader *r, const struct json *v)
-{
-    const struct json *single = json_get(v, "single");
-    size_t n = json_size(single);
-    if (n == 0) return OK;
-    const struct json *first = json_get(json_at(single, 0), "SpecialToken");
-    const struct json *last = json_get(json_at(single, n - 1), "SpecialToken");
-    note_ends(r, find_token(r, json_get(first, "id")), find_token(r, json_get(last, "id")));
-    return OK;
-}
-
-/* ["[SEP]", 102] and ["[CLS]", 101] */
-static int post_pair(struct reader *r, const struct json *v)
-{
-    note_ends(r, find_token(r, json_at(json_get(v, "cls"), 0)), find_token(r, json_at(json_get(v, "sep"), 0)));
-    return OK;
-}
-
-static int post_nothing(struct reader *r, const struct json *v)
-{
-    (void)r;
-    (void)v;
-    return OK;
-}
-
-int reader_post_processor(struct reader *r)
-{
-    static const struct step_type types[] = {{"TemplateProcessing", post_template},
-                                             {"BertProcessing", post_pair},
-                                             {"RobertaProcessing", post_pair},
-                                             {"ByteLevel", post_nothing}};
-    const struct json *v = json_get(r->root, "post_processor");
-    r->t->template_end = -1;
-    if (!json_is_set(v)) return OK;
-    return read_step(r, v, "post_processor", "processors", types, sizeof types / sizeof *types, 0);
 }

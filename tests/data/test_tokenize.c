@@ -298,7 +298,7 @@ static void plainly(const struct texts *x, const struct tokenizer *t, const char
         str_clear(&text);
         while (source_read(s, &p, &n, &e) > 0) str_add(&text, p, n);
         ids.n = 0;
-        assert_ok(tokenizer_encode(t, text.p, text.n, &ids, &e), &e);
+        assert_ok(tokenizer_encode_text(t, text.p, text.n, &ids, &e), &e); /* what comes before a text, too */
         assert_ok(tokenfile_append(w, ids.ids, ids.n, &e), &e);
         assert_ok(tokenfile_end_document(w, &e), &e);
         str_add(&all, text.p, text.n);

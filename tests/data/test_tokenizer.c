@@ -244,6 +244,93 @@ static void test_ends(void **state)
     tokenizer_free(t);
 }
 
+static struct tokenizer *open_case(const char *dir, const char *text, const char *config)
+{
+    struct tokenizer *t;
+    struct err e;
+    char *path = fs_join(dir, "tokenizer.json"), *beside = fs_join(dir, "tokenizer_config.json");
+    assert_ok(fs_write_atomic(path, text, strlen(text), &e), &e);
+    if (config) assert_ok(fs_write_atomic(beside, config, strlen(config), &e), &e);
+    assert_ok(tokenizer_open(&t, dir, &e), &e);
+    xfree(path);
+    xfree(beside);
+    return t;
+}
+
+/* What comes before a text, and what is called bos, by the library (make_begins.py). */
+static void test_begins(void **state)
+{
+    (void)state;
+    struct json *root;
+    struct err e;
+    char *dir = scratch_new();
+    assert_ok(json_parse_file(&root, FIXTURE("begins.cases.json"), 1 << 24, &e), &e);
+    const struct json *cases = json_get(root, "cases"), *texts = json_get(root, "tokenizers");
+    assert_true(json_size(cases) > 100);
+    for (size_t i = 0; i < json_size(cases); i++) {
+        const struct json *c = json_at(cases, i), *before = json_get(c, "before");
+        const char *text = json_string(json_at(texts, (size_t)json_int(json_get(c, "tokenizer"), -1)), NULL, ""),
+                   *config = json_string(json_get(c, "config"), NULL, "");
+        struct tokenizer *t = open_case(dir, text, config), *again;
+        struct tokens ids = {0};
+        assert_ok(tokenizer_encode_text(t, "a b", 3, &ids, &e), &e);
+        bool same = ids.n == (int64_t)json_size(before) + 2 && tokenizer_bos(t) == json_int(json_get(c, "bos"), -1);
+        for (size_t k = 0; k < json_size(before); k++) same = same && ids.ids[k] == json_int(json_at(before, k), -1);
+        if (!same) fail_msg("%s: %s: %d tokens, bos %d", text, config, (int)ids.n, tokenizer_bos(t));
+        /* From files that were compared with checksums: what the model has counts where they do not say. */
+        assert_ok(tokenizer_parse_files(&again, text, strlen(text), config, strlen(config), 4, 4, "case", &e), &e);
+        assert_int_equal(tokenizer_bos(again), tokenizer_bos(t));
+        assert_int_equal(tokenizer_begin(again)->n, json_size(before));
+        tokens_free(&ids);
+        tokenizer_free(t);
+        tokenizer_free(again);
+    }
+    json_free(root);
+    scratch_free(dir);
+}
+
+/* Where no tokenizer_config.json is. */
+static void test_bos_of_others(void **state)
+{
+    (void)state;
+    static const char model[] =
+        "{\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0,\"<s>\":1,\"</s>\":2,\"<bos>\":3},"
+        "\"unk_token\":\"a\"},\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"added_tokens\":[{\"id\":1,"
+        "\"content\":\"<s>\",\"special\":true},{\"id\":2,\"content\":\"</s>\",\"special\":true}]%s}";
+    static const struct {
+        const char *more, *name, *beside;
+        int bos, start;
+    } cases[] = {
+        {"", NULL, NULL, 1, 1}, /* by name */
+        {"", "config.json", "{\"bos_token_id\":3}", 3, 3},
+        {"", "config.json", "{\"bos_token_id\":null}", -1, 2}, /* there is none: an end stands before what is scored */
+        {"", "tokenizer_config.json", "{\"bos_token\":null}", -1, 2},
+        {"", "tokenizer_config.json", "{\"bos_token\":\"\"}", -1, 2},
+        {"", "tokenizer_config.json", "{\"tokenizer_class\":\"LlamaTokenizerFast\"}", 1, 1},
+        {"", "tokenizer_config.json", "{\"tokenizer_class\":\"GemmaTokenizer\"}", 3, 3},
+        {"", "tokenizer_config.json", "{\"tokenizer_class\":\"Qwen2Tokenizer\"}", -1, 2},
+        {",\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"<bos>\",3],\"sep\":[\"</s>\",2]}", NULL, NULL, 3,
+         3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *dir = scratch_new();
+        struct str text = {0};
+        struct err e;
+        str_printf(&text, model, cases[i].more);
+        if (cases[i].name) {
+            char *path = fs_join(dir, cases[i].name);
+            assert_ok(fs_write_atomic(path, cases[i].beside, strlen(cases[i].beside), &e), &e);
+            xfree(path);
+        }
+        struct tokenizer *t = open_case(dir, str_text(&text), NULL);
+        if (tokenizer_bos(t) != cases[i].bos || tokenizer_start(t, 4) != cases[i].start)
+            fail_msg("%s: %d, %d", cases[i].beside, tokenizer_bos(t), tokenizer_start(t, 4));
+        tokenizer_free(t);
+        str_free(&text);
+        scratch_free(dir);
+    }
+}
+
 static void test_save_and_side_files(void **state)
 {
     (void)state;
@@ -342,6 +429,8 @@ int main(void)
         cmocka_unit_test(test_very_long_pieces),
         cmocka_unit_test(test_byte),
         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_begins),
+        cmocka_unit_test(test_bos_of_others),
         cmocka_unit_test(test_save_and_side_files),
         cmocka_unit_test(test_streaming_decoder),
         cmocka_unit_test(test_nul_in_keys),

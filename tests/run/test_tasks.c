@@ -76,14 +76,17 @@ static void test_perplexity(void **state)
     assert_true(v.task[0].at[0].tokens == 0 && v.task[0].at[1].tokens == TEXTS &&
                 v.task[0].at[2].tokens == 2 * TEXTS - 2);
     evaluation_fini(&v);
-    /* Longer than the model: windows of ROOM tokens, each predicting all but its first, the last one filled up. */
+    /* Longer than the model: windows of ROOM tokens, each predicting what follows each of them, the last one filled up.
+     */
     char *text = letters(77, 100), *window;
     str_clear(&lines);
     str_printf(&lines, "{\"text\":\"%s\"}\n", text);
     nats = 0;
-    static const int at[][3] = {{0, ROOM, 1}, {ROOM - 1, ROOM, 1}, {100 - ROOM, ROOM, 2 * ROOM - 1 - (100 - ROOM)}};
+    static const int at[][3] = {{0, ROOM + 1, 1},
+                                {ROOM, ROOM + 1, 1},
+                                {99 - ROOM, ROOM + 1, 2 * ROOM + 1 - (99 - ROOM)}};
     for (int i = 0; i < 3; i++) {
-        window = xcalloc(ROOM + 1, 1);
+        window = xcalloc(ROOM + 2, 1);
         memcpy(window, text + at[i][0], (size_t)at[i][1]);
         nats += nats_of(&x, window, at[i][2], &n);
         xfree(window);
@@ -171,6 +174,74 @@ static void test_wrong_records(void **state)
     written_close(&x);
 }
 
+/* The byte tokenizer's file with ": C" merged into one token (258, behind " C", 257), and a template that puts
+ * <|endoftext|> before a text, twice where `twice`. */
+static struct tokenizer *merging(bool twice)
+{
+    struct tokenizer *byte = tokenizer_new_byte(), *t;
+    char *dir = scratch_new(), *path, *text;
+    struct str s = {0};
+    struct err e = {0};
+    size_t n;
+    assert_int_equal(tokenizer_save(byte, dir, &e), OK);
+    path = fs_join(dir, "tokenizer.json");
+    assert_int_equal(fs_read_all(path, 1 << 20, &text, &n, &e), OK);
+    char *vocab = strchr(strstr(text, "\"vocab\""), '{') + 1, *end = strstr(vocab, "\"merges\"");
+    while (*end != '}') end--;
+    str_printf(&s,
+               "{\"added_tokens\":[{\"id\":258,\"content\":\"<|endoftext|>\",\"special\":true}],"
+               "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[%s{\"SpecialToken\":{\"id\":"
+               "\"<|endoftext|>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{"
+               "\"<|endoftext|>\":{\"id\":\"<|endoftext|>\",\"ids\":[258],\"tokens\":[\"<|endoftext|>\"]}}},"
+               "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false},"
+               "\"model\":{\"type\":\"BPE\",\"vocab\":{",
+               twice ? "{\"SpecialToken\":{\"id\":\"<|endoftext|>\",\"type_id\":0}}," : "");
+    str_add(&s, vocab, (size_t)(end - vocab));
+    str_puts(&s, ",\"\xC4\xA0"
+                 "C\":256,\":\xC4\xA0"
+                 "C\":257},\"merges\":[\"\xC4\xA0 C\",\": \xC4\xA0"
+                 "C\"]}}");
+    if (tokenizer_parse(&t, str_text(&s), s.n, "merging", &e)) fail_msg("%s", e.text);
+    str_free(&s);
+    xfree(text);
+    xfree(path);
+    scratch_free(dir);
+    tokenizer_free(byte);
+    return t;
+}
+
+static void want_pair(const struct tokenizer *t, const char *prompt, const char *more, const char *wanted)
+{
+    struct tokens ids = {0};
+    struct str got = {0};
+    struct err e = {0};
+    int64_t from;
+    bool apart;
+    if (task_pair(t, prompt, more, 258, &ids, &from, &apart, &e)) fail_msg("%s", e.text);
+    for (int64_t i = 0; i < ids.n; i++) str_printf(&got, "%s%s%d", i ? " " : "", i == from ? "| " : "", ids.ids[i]);
+    if (apart) str_puts(&got, " apart");
+    assert_string_equal(str_text(&got), wanted);
+    str_free(&got);
+    tokens_free(&ids);
+}
+
+/* A continuation that merges with its prompt's end has no token of its own; what the tokenizer puts before a text is
+ * there in each. */
+static void test_merged_pairs(void **state)
+{
+    (void)state;
+    struct tokenizer *t = merging(false), *two = merging(true);
+    want_pair(t, "A:", " B", "258 65 58 | 32 66");
+    want_pair(t, "A:", " C", "258 65 58 | 256 apart"); /* together: 258 65 257 */
+    want_pair(t, "A: ", "C", "258 65 58 | 256 apart");
+    want_pair(t, "A:", " CD", "258 65 257 | 68"); /* as lm-eval has it: the prompt alone has three */
+    want_pair(t, "", " C", "258 | 256");
+    want_pair(two, "A:", " B", "258 258 65 58 | 32 66");
+    want_pair(two, "", "B", "258 258 | 66");
+    tokenizer_free(two);
+    tokenizer_free(t);
+}
+
 /* Spaces at a prompt's end are the continuation's; an empty prompt is the token that begins a text. */
 static void test_pairs(void **state)
 {
@@ -179,12 +250,14 @@ static void test_pairs(void **state)
     struct tokens ids = {0};
     struct err e = {0};
     int64_t from;
-    assert_int_equal(task_pair(t, "12 \n", "3", 9, &ids, &from, &e), OK);
+    bool apart;
+    assert_int_equal(task_pair(t, "12 \n", "3", 9, &ids, &from, &apart, &e), OK);
     assert_true(ids.n == 5 && from == 2 && ids.ids[2] == ' ' && ids.ids[4] == '3');
-    assert_int_equal(task_pair(t, "", "3", 9, &ids, &from, &e), OK);
+    assert_int_equal(task_pair(t, "", "3", 9, &ids, &from, &apart, &e), OK);
     assert_true(ids.n == 2 && from == 1 && ids.ids[0] == 9);
-    assert_int_equal(task_pair(t, " ", "3", -1, &ids, &from, &e), OK);
-    assert_true(ids.n == 2 && from == 0);
+    assert_int_equal(task_pair(t, " ", "3", -1, &ids, &from, &apart, &e), OK);
+    assert_true(ids.n == 2 && from == 0 && !apart);
+    assert_int_equal(task_pair(t, "1", "", 9, &ids, &from, &apart, &e), ERR_REQUEST);
     tokens_free(&ids);
     tokenizer_free(t);
 }
@@ -192,10 +265,9 @@ static void test_pairs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_perplexity),
-        cmocka_unit_test(test_choices_and_matches),
-        cmocka_unit_test(test_wrong_records),
-        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_perplexity),    cmocka_unit_test(test_choices_and_matches),
+        cmocka_unit_test(test_wrong_records), cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_merged_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
