@@ -37,10 +37,9 @@ int tasks_next(struct tasks *t, struct task_record *r, struct err *e);
 /* As lm-eval cuts a prompt from its continuation: spaces at the prompt's end belong to the continuation, both are
  * tokenized together behind what the tokenizer puts before a text, and as many tokens as the prompt alone has are the
  * prompt's. *from: the first token of the continuation. A continuation that has none of its own then, since its text
- * merges with the prompt's end, is tokenized by itself behind the prompt (*apart), as lm-eval does with models that read
- * prompts apart. Before an empty prompt's continuation stands what the tokenizer puts there, or `start` (-1: then the
- * first token is not scored).
- *   fails   ERR_REQUEST: the tokenizer makes nothing of the continuation */
+ * merges with the prompt's end, is tokenized by itself behind the prompt (*apart), as lm-eval does with models that
+ * read prompts apart. Before an empty prompt's continuation stands what the tokenizer puts there, or `start` (-1: then
+ * the first token is not scored). fails   ERR_REQUEST: the tokenizer makes nothing of the continuation */
 int task_pair(const struct tokenizer *t, const char *prompt, const char *more, int32_t start, struct tokens *ids,
               int64_t *from, bool *apart, struct err *e);
 
