@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/err.h"
 
@@ -37,6 +38,11 @@ void fs_file_ahead(const struct fs_file *f, int64_t at, int64_t n);
  * come under the name meanwhile, or the file was changed. Nothing is done to an open one. */
 void fs_file_rest(struct fs_file *f);
 int fs_file_reopen(struct fs_file *f, struct err *e);
+/* A file to be read from its beginning to its end, of at most `most` bytes: as fs_file_open, so that neither a pipe nor
+ * a device in a stranger's folder is waited for or read for ever. fclose it. */
+int fs_stream_open(FILE **f, const char *path, int64_t most, struct err *e);
+/* Files of lines that a run writes. */
+#define FS_LINES_MOST ((int64_t)16 << 30)
 /* What a failed call on a path named for reading is: the code and the text for an errno. */
 int fs_read_failed(struct err *e, int errno_value, const char *path);
 

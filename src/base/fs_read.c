@@ -48,6 +48,21 @@ int fs_file_open(struct fs_file *f, const char *path, struct err *e)
     return OK;
 }
 
+int fs_stream_open(FILE **out, const char *path, int64_t most, struct err *e)
+{
+    struct fs_file f;
+    int code = fs_file_open(&f, path, e);
+    *out = NULL;
+    if (code) return code;
+    if (f.bytes > most)
+        code = err_set(e, ERR_REQUEST, "%s: has %lld bytes; at most %lld are read here", path, (long long)f.bytes,
+                       (long long)most);
+    else if (!(*out = fdopen(f.fd, "rb"))) code = fs_read_failed(e, errno, path);
+    else f.fd = -1; /* the stream's */
+    fs_file_close(&f);
+    return code;
+}
+
 int fs_file_reopen(struct fs_file *f, struct err *e)
 {
     if (f->fd >= 0 || f->elsewhere) return OK;

@@ -41,6 +41,7 @@
 #include "base/json_numbers.h"
 #include "base/magic.h"
 #include "base/mem.h"
+#include "base/shown.h"
 
 static const json_t *lib(const struct json *v) { return (const json_t *)v; }
 
@@ -231,12 +232,13 @@ static void add_quoted(struct str *s, const char *text)
     static const char short_escapes[][2] = {{'"', '"'}, {'\\', '\\'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}};
     str_putc(s, '"');
     for (const char *p = text; *p;) {
-        int n = str_utf8(p, NULL);
+        uint32_t c;
+        int n = str_utf8(p, &c);
         size_t k = 0;
         while (k < 5 && *p != short_escapes[k][0]) k++;
         if (k < 5) str_printf(s, "\\%c", short_escapes[k][1]);
         else if (n == 0) str_puts(s, "\xEF\xBF\xBD");
-        else if ((unsigned char)*p < 0x20 || *p == 0x7F) str_printf(s, "\\u%04x", (unsigned)*p);
+        else if (shown_spelt(c)) str_printf(s, "\\u%04x", (unsigned)c);
         else str_add(s, p, (size_t)n);
         p += n ? n : 1;
     }

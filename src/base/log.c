@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/shown.h"
 #include "base/str.h"
 
 static struct {
@@ -72,7 +73,7 @@ static void add_text(struct str *s, const char *fmt, va_list args)
 {
     char text[2000];
     vsnprintf(text, sizeof text, fmt, args);
-    str_puts(s, text);
+    shown_put(s, text, strlen(text), true);
 }
 
 #define WIPE "\r\033[K"

@@ -69,12 +69,18 @@ enum packing cli_packing(const char *name);
 struct cli_args {
     const char *config;
     int64_t ranks; /* 0: not given */
-    bool json;
+    bool json, crowd;
     struct cli_keys keys;
 };
 #define CLI_RANKS(T, field, most, what)                                                                                \
     {                                                                                                                  \
         "-n", "RANKS", CLI_INT, offsetof(T, field), .lo = 1, .hi = (most), .help = (what)                              \
+    }
+
+/* Where ranks are threads of the process (crowd_check). */
+#define CLI_CROWD(T, field)                                                                                            \
+    {                                                                                                                  \
+        "--crowd", NULL, CLI_FLAG, offsetof(T, field), .help = "more than 16 ranks for each core of this process, too" \
     }
 
 /* A config for the commands that need no training data: plan, explain, bench. Reads the file and overrides, asks the

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/crowd.h"
 #include "base/thread.h"
 #include "cli/bench_comm.h"
 #include "cli/cli.h"
@@ -29,7 +30,7 @@
 enum { MAX_SIZES = 32, MAX_ROWS = 4096, BATCHES = 3, MAX_THREADS = 256 };
 
 struct options {
-    bool op[COMM_OP_N], json, table, checksum;
+    bool op[COMM_OP_N], json, table, checksum, crowd;
     int64_t ranks, ranks_per_host, sizes[MAX_SIZES];
     int n_sizes;
     const char *algorithms; /* comma-separated, NULL: all */
@@ -113,6 +114,7 @@ static const struct cli_option options[] = {
     {"--op", "LIST", CLI_OWN, .read = read_ops, .help = "several with commas, or all (default all_reduce)"},
     {"--ranks", "N", CLI_INT, AT(ranks), .lo = 1, .hi = MAX_THREADS,
      .help = "ranks as threads; under mpirun it is the launcher's number"},
+    CLI_CROWD(struct options, crowd),
     {"--bytes", "LIST", CLI_OWN, .read = read_sizes, .help = "sizes such as 4K,256K,64M (default " SIZES ")"},
     {"--algorithm", "LIST", CLI_OWN, .read = read_algorithms, .help = "default: all, and what the table chooses"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype_name), .choices = "f32|bf16|f16|f64|i32|i64", .help = ""},
@@ -346,12 +348,13 @@ int cmd_bench_comm(int argc, char **argv)
 {
     struct options o;
     int rc;
+    struct err e = {0};
     if (!parse(argc, argv, &o, &rc)) return rc;
+    if (!comm_launched() && crowd_check(o.ranks, o.crowd, &e)) return cli_fail(&e);
     struct bench b = {.o = &o, .r.rows = xcalloc(MAX_ROWS, sizeof *b.r.rows), .r.dtype = o.dtype};
     struct comm_config cfg = {.checksum = o.checksum,
                               .progress = strcmp(o.progress, "thread") ? COMM_INLINE : COMM_THREAD,
                               .ranks_per_host = (int)o.ranks_per_host};
-    struct err e = {0};
     bool print = true;
     rc = comm_launched() ? run_launched(&b, &cfg, &print, &e) : comm_run_local((int)o.ranks, &cfg, run_rank, &b, &e);
     if (!rc && print) (o.json ? bench_comm_json : o.table ? bench_comm_rules : bench_comm_print)(&b.r);

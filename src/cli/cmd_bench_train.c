@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/crowd.h"
 #include "base/thread.h"
 #include "cli/bench_models.h"
 #include "cli/cli.h"
@@ -20,7 +21,7 @@ struct request {
     const struct bench_model *model;
     const char *model_name, *dtype, *kernels;
     int64_t seq, micro, batch, steps, threads, ranks;
-    bool json;
+    bool json, crowd;
     struct cli_keys keys;
 };
 #define AT(field) offsetof(struct request, field)
@@ -37,6 +38,7 @@ static const struct cli_option options[] = {
     {"--kernels", "K", CLI_TEXT, AT(kernels), .help = "auto or ref"},
     {"--ranks", "N", CLI_INT, AT(ranks), .lo = 1, .hi = 1024,
      .help = "ranks as threads of this process, each with --threads threads"},
+    CLI_CROWD(struct request, crowd),
     CLI_JSON(struct request, json),
 };
 static const struct cli_table table = {
@@ -260,6 +262,8 @@ static int measure(const struct request *q, const struct config *c, struct figur
 {
     struct measured m = {q, c, f};
     struct comm_config cc = config_comm(c);
+    int rc = crowd_check(q->ranks, q->crowd, e);
+    if (rc) return rc;
     return q->ranks > 1 ? comm_run_local(to_int(q->ranks), &cc, rank_main, &m, e) : rank_main(NULL, &m, e);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/crowd.h"
 #include "base/thread.h"
 #include "cli/cmd_data.h"
 #include "curate/dedup.h"
@@ -14,6 +15,7 @@ enum { MOST_RANKS = 256 };
 struct request {
     const char *steps, *normal, *memory, *part, *unit;
     int64_t ranks, seed;
+    bool crowd;
     double timeout_s;
     bool json, unverified;
     struct dedup_config c;
@@ -42,6 +44,7 @@ static const struct cli_option option_rows[] = {
     {"--part", "SIZE", CLI_TEXT, AT(part),
      .help = "substring: text whose suffixes are sorted at once, at 6 bytes a byte; what is found depends on it"},
     {"--memory", "SIZE", CLI_TEXT, AT(memory), .help = "of each rank; the rest is on disk. Decides nothing else"},
+    CLI_CROWD(struct request, crowd),
     {"-n", "RANKS", CLI_INT, AT(ranks), .lo = 1, .hi = MOST_RANKS, .help = "ranks, as threads (default: all cores)"},
     {"--work", "DIR", CLI_TEXT, AT(c.work),
      .help = "for sorted files, about the text's size; may be each machine's own (default DIR/dedup.work of --out)"},
@@ -195,6 +198,7 @@ static int run(const void *options, struct err *e)
     struct comm_config cfg = {.timeout_s = q->timeout_s};
     bool print = true;
     int ranks = q->ranks ? (int)q->ranks : thread_n_cores() < MOST_RANKS ? thread_n_cores() : MOST_RANKS;
+    if (!comm_launched() && (code = crowd_check(ranks, q->crowd, e))) return code;
     code = comm_launched() ? run_launched(&j, &cfg, &print, e) : comm_run_local(ranks, &cfg, run_rank, &j, e);
     if (!code && print) (q->json ? print_json : print_people)(&j);
     return code;

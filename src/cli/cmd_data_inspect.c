@@ -95,10 +95,8 @@ static void report_inspect(const struct inspect_request *o, const struct tokenfi
            (long long)f->n_documents, f->head.vocab, f->head.eos, fingerprint);
     if (o->verify) printf("  checksums   all right\n");
     if (o->show) {
-        struct str safe = {0};
-        sample_put_safe(&safe, str_text(shown), shown->n, true);
-        printf("%s\n", str_text(&safe));
-        str_free(&safe);
+        fwrite(str_text(shown), 1, shown->n, stdout);
+        printf("\n");
     }
 }
 

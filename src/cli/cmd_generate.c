@@ -8,9 +8,10 @@
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/mem.h"
+#include "base/shown.h"
 #include "base/str.h"
 #include "cli/open_model.h"
-#include "cli/sample_view.h"
+#include "cli/screen.h"
 #include "media/media.h"
 #include "media/view.h"
 #include "run/beam_text.h"
@@ -139,7 +140,7 @@ static bool emit(void *ctx, const char *text, size_t n)
         str_add(ctx, text, n);
         return true;
     }
-    return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+    return screen_put_data(text, n);
 }
 
 /* Also from a pipe, which has no length to ask for. */
@@ -189,7 +190,7 @@ static void show_ids(const struct tokenizer *t, const struct tokens *ids)
         size_t n;
         const char *piece = tokenizer_piece(t, ids->ids[i], &n);
         str_printf(&s, "%8d  ", ids->ids[i]);
-        sample_put_safe(&s, piece, n, false);
+        shown_put(&s, piece, n, false);
         str_putc(&s, '\n');
     }
     fprintf(stderr, "the prompt is %lld tokens:\n%s", (long long)ids->n, str_text(&s));
@@ -313,7 +314,7 @@ static int generate_beams(const struct request *q, struct model_at_work *m, stru
                                 .stopped = x.stopped};
     if (!rc && q->json) print_json(q, q->text, &x.text, &r, &x);
     if (!rc && !q->json) {
-        if (!decoding_reads(m->decoding)) fputs(q->text, stdout);
+        if (!decoding_reads(m->decoding)) screen_put_data(q->text, strlen(q->text));
         (void)emit(NULL, str_text(&x.text), x.text.n);
         fputc('\n', stdout);
     }
@@ -383,7 +384,7 @@ static int generate_one(const struct request *q, struct model_at_work *m, struct
     if (rc) return rc;
     if (q->image) rc = see_picture(q, g, decoding_model(m->decoding), e);
     if (!rc && q->draft) rc = speculate(q, m, g, &draft, e);
-    if (!rc && !q->json && !decoding_reads(m->decoding)) fputs(q->text, stdout);
+    if (!rc && !q->json && !decoding_reads(m->decoding)) screen_put_data(q->text, strlen(q->text));
     if (!rc) {
         rc = generate(g, m->tokenizer, q->text, q->max_tokens, &q->spec, emit, q->json ? &text : NULL, &r, e);
         if (!q->json) fputc('\n', stdout);

@@ -12,7 +12,7 @@
 struct request {
     const char *run;
     int64_t step, ranks;
-    bool one_rank, json;
+    bool one_rank, json, crowd;
     struct cli_keys keys;
 };
 static const struct cli_option options[] =
@@ -20,6 +20,7 @@ static const struct cli_option options[] =
       .help = "which step, from 1; without it: which can be run again, and from where"},
      {"--one-rank", NULL, CLI_FLAG, offsetof(struct request, one_rank), .help = "in one rank, whatever the run had"},
      CLI_RANKS(struct request, ranks, 1 << 20, "ranks as threads of this process (default: as many as the run had)"),
+     CLI_CROWD(struct request, crowd),
      CLI_JSON(struct request, json)};
 static const struct cli_word words[] = {{.name = "RUN", .at = offsetof(struct request, run)}};
 static const struct cli_table table = {
@@ -146,6 +147,7 @@ int cmd_replay(int argc, char **argv)
                                 .step = q.step,
                                 .ranks = (int)q.ranks,
                                 .one_rank = q.one_rank,
+                                .crowd = q.crowd,
                                 .override = q.keys.p,
                                 .n_override = q.keys.n};
     rc = rerun(&ask, &r, &e);

@@ -6,7 +6,9 @@
 
 #include "base/log.h"
 #include "base/str.h"
+#include "base/crowd.h"
 #include "cli/cli.h"
+#include "comm/comm.h"
 #include "run/trainer.h"
 
 static void tell_keys(struct str *out)
@@ -17,6 +19,7 @@ static void tell_keys(struct str *out)
 
 static const struct cli_option options[] = {
     CLI_RANKS(struct cli_args, ranks, 1 << 20, "ranks as threads of this process"),
+    CLI_CROWD(struct cli_args, crowd),
     {"--json", NULL, CLI_FLAG, offsetof(struct cli_args, json), .help = NULL}, /* read, to say why there is none */
 };
 static const struct cli_word words[] = {{.name = "CONFIG", .at = offsetof(struct cli_args, config)}};
@@ -66,6 +69,7 @@ int cmd_train(int argc, char **argv)
     if (a.json) return cli_usage("train", "there is no option --json: run.dir/metrics.jsonl has every step");
     struct trainer_result r;
     struct err e = {0};
+    if (!comm_launched() && crowd_check(a.ranks, a.crowd, &e)) return cli_fail(&e);
     signal(SIGPIPE, SIG_IGN); /* who reads our lines may go, the run stays: its work is in files */
     rc = trainer_run(a.config, a.keys.p, a.keys.n, (int)a.ranks, &r, &e);
     if (rc && r.rank == 0 && !r.told) cli_fail(&e); /* one rank speaks */

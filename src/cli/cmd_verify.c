@@ -2,6 +2,7 @@
 /* tutti verify CONFIG [-n RANKS] [--axes LIST] [--json] [key=value ...] */
 #include <stdio.h>
 
+#include "base/crowd.h"
 #include "cli/cli.h"
 #include "config/config_memory.h"
 #include "verify/verify.h"
@@ -14,6 +15,7 @@ struct request {
 };
 static const struct cli_option options[] = {
     CLI_RANKS(struct request, a.ranks, MOST_RANKS, "layouts of up to so many ranks"),
+    CLI_CROWD(struct request, a.crowd),
     {"--axes", "LIST", CLI_TEXT, offsetof(struct request, axes),
      .help = "only layouts that use these axes and no others (tp: none with dp)"},
     CLI_JSON(struct request, a.json),
@@ -57,9 +59,10 @@ int cmd_verify(int argc, char **argv)
     unsigned axes = 0;
     int rc;
     if (!cli_read(&table, argc, argv, &q, &rc)) return rc;
+    struct err e = {0};
+    if (crowd_check(a->ranks, a->crowd, &e)) return cli_fail(&e);
     if (!verify_axes_parse(q.axes, &axes))
         return cli_usage("verify", "--axes: wanted a list of dp, tp, cp, pp, ep, servers, got '%s'", q.axes);
-    struct err e = {0};
     struct config c;
     struct verify v = {0};
     struct arena *arena = arena_new();

@@ -9,7 +9,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/shown.h"
 #include "cli/cli.h"
+#include "cli/screen.h"
 #include "run/pulse.h"
 
 struct request {
@@ -34,13 +36,6 @@ static const struct cli_table table = {
     CLI_OPTIONS(options),
     CLI_WORDS(words),
 };
-
-/* Text of files cannot speak to the terminal. */
-static void plain(char *text)
-{
-    for (unsigned char *p = (unsigned char *)text; *p; p++)
-        if (*p < 0x20 || *p == 0x7f || *p >= 0x80) *p = '?';
-}
 
 /* The losses in `width` columns of eight heights. */
 static void spark(const struct pulse *p, int width, struct str *out)
@@ -80,7 +75,9 @@ static void state(const struct pulse *p, struct str *out)
 {
     char text[32];
     str_puts(out, pulse_states[p->state]);
-    if (p->state == PULSE_STOPPED) str_printf(out, " by %.12s", p->signal[0] ? p->signal : "?");
+    if (p->state == PULSE_STOPPED) str_puts(out, " by ");
+    if (p->state == PULSE_STOPPED)
+        shown_put(out, p->signal[0] ? p->signal : "?", p->signal[0] ? strlen(p->signal) : 1, false);
     if (p->state == PULSE_SILENT) str_printf(out, " for %s", str_duration(text, p->silent_s));
     if (isfinite(p->eta_s)) str_printf(out, ", ETA %s", str_duration(text, p->eta_s));
 }
@@ -102,32 +99,27 @@ static void one_line(const struct pulse *p, struct str *out)
 static void failures(const struct pulse *p, struct str *out)
 {
     for (int i = 0; i < p->n_errors; i++) {
-        char text[PULSE_TEXT];
-        snprintf(text, sizeof text, "%s", p->error[i]);
-        plain(text);
-        str_printf(out, "failure     %.200s\n", text);
+        str_puts(out, "failure     ");
+        shown_put(out, p->error[i], strnlen(p->error[i], 200), false);
+        str_puts(out, "\n");
     }
 }
 
 static void stacks(const struct pulse *p, struct str *out)
 {
-    char where[PULSE_TEXT], cause[PULSE_TEXT];
     if (!p->stacks[0]) return;
-    snprintf(where, sizeof where, "%s", p->stacks);
-    snprintf(cause, sizeof cause, "%s", p->stacks_cause);
-    plain(where);
-    plain(cause);
-    str_printf(out, "stacks      %s: %.300s\n", where, cause);
+    str_puts(out, "stacks      ");
+    shown_put(out, p->stacks, strlen(p->stacks), false);
+    str_puts(out, ": ");
+    shown_put(out, p->stacks_cause, strnlen(p->stacks_cause, 300), false);
+    str_puts(out, "\n");
 }
 
 static void screen(const struct pulse *p, struct str *out)
 {
-    char a[32], b[32], dir[200], host[80];
-    snprintf(dir, sizeof dir, "%s", p->dir);
-    snprintf(host, sizeof host, "%s", p->host);
-    plain(dir);
-    plain(host);
-    str_printf(out, "%s  ", dir);
+    char a[32], b[32];
+    shown_put(out, p->dir, strlen(p->dir), false);
+    str_puts(out, "  ");
     state(p, out);
     str_printf(out, "\nstep        %lld of %lld  ", (long long)p->step, (long long)p->steps);
     bar(p, 32, out);
@@ -141,14 +133,17 @@ static void screen(const struct pulse *p, struct str *out)
         str_printf(out, "%s tok/s, MFU %.0f %%, %s a step, %s of waiting for data", str_count(a, p->tokens_per_s),
                    100 * p->mfu, str_duration(b, p->step_s),
                    isfinite(p->data_wait_s) && p->data_wait_s > 0 ? "some" : "none");
-    str_printf(out, "\nmemory      %s of the rank that needs most\nranks       %lld on %s", str_bytes(a, p->peak_bytes),
-               (long long)p->ranks, host[0] ? host : "?");
+    str_printf(out, "\nmemory      %s of the rank that needs most\nranks       %lld on ", str_bytes(a, p->peak_bytes),
+               (long long)p->ranks);
+    shown_put(out, p->host[0] ? p->host : "?", p->host[0] ? strlen(p->host) : 1, false);
     if (isfinite(p->ranks_most_s))
         str_printf(out, ", computing %s to %s, slowest %lld", str_duration(a, p->ranks_least_s),
                    str_duration(b, p->ranks_most_s), (long long)(p->n_slowest ? p->slowest[0] : -1));
     if (p->straggler >= 0)
-        str_printf(out, "\nslow        rank %lld was named at step %lld (%.12s)", (long long)p->straggler,
-                   (long long)p->straggler_step, p->straggler_cause);
+        str_printf(out, "\nslow        rank %lld was named at step %lld (", (long long)p->straggler,
+                   (long long)p->straggler_step);
+    if (p->straggler >= 0) shown_put(out, p->straggler_cause, strnlen(p->straggler_cause, 12), false);
+    if (p->straggler >= 0) str_puts(out, ")");
     if (p->saved >= 0) str_printf(out, "\ncheckpoint  of step %lld\n", (long long)p->saved);
     else str_puts(out, "\ncheckpoint  none\n");
     failures(p, out);
@@ -191,7 +186,7 @@ static int watch(struct pulse *p, const struct request *q, struct err *e)
             snprintf(told, sizeof told, "%s", p->stacks_cause);
             news = true;
         }
-        if (news && (fwrite(out.p, 1, out.n, stdout) != out.n || fflush(stdout))) break; /* nobody reads any more */
+        if (news && !screen_put_raw(out.p, out.n)) break; /* nobody reads any more */
         if (q->once || over(p)) break;
         clock_sleep_s(q->every);
     }

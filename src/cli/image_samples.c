@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/shown.h"
 #include "base/str.h"
 #include "cli/cmd_data.h"
 #include "cli/sample_view.h"
@@ -28,7 +29,7 @@ static int find(struct sample *s, const struct dataset *d, int64_t k, struct err
     struct image_index *x = dataset_images(d, s->source);
     int code = image_index_where(x, s->number, &s->at, e);
     if (!code) code = image_index_key(x, &s->at, &raw, e);
-    if (!code) sample_put_safe(&s->key, str_text(&raw), raw.n, false);
+    if (!code) shown_put(&s->key, str_text(&raw), raw.n, false);
     str_free(&raw);
     return code;
 }

@@ -13,6 +13,7 @@
 #include "cli/cmd_data.h"
 #include "cli/image_samples.h"
 #include "cli/sample_view.h"
+#include "cli/screen.h"
 #include "config/setup.h"
 #include "run/datasets.h"
 
@@ -70,7 +71,7 @@ static int show_end(struct show *s, int code, struct err *e)
         code = fs_write_atomic(s->q->html, str_text(&s->text), s->text.n, e);
         if (!code) printf("%s\n", s->q->html);
     } else if (!code) {
-        fwrite(str_text(&s->text), 1, s->text.n, stdout);
+        screen_put_raw(str_text(&s->text), s->text.n); /* colours; its texts went through shown_put */
     }
     str_free(&s->text);
     return code;

@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "comm/comm.h"
 #include "kernel/cpuid.h"
+#include "cli/screen.h"
 #include "media/media.h"
 
 static const struct cli_command commands[] = {
@@ -63,6 +64,7 @@ static void open_standard_files(void)
 int main(int argc, char **argv)
 {
     open_standard_files();
+    screen_open();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk, not a sudden end */
     if (isa_unknown()) return refuse_isa();
     if (argc < 2) {
@@ -87,5 +89,7 @@ int main(int argc, char **argv)
         return 0;
     }
     const struct cli_command *c = cli_choose("", commands, N_COMMANDS, argv[1]);
-    return c ? c->run(argc - 1, argv + 1) : 2;
+    int status = c ? c->run(argc - 1, argv + 1) : 2;
+    screen_close();
+    return status;
 }

@@ -2,6 +2,9 @@
 /* What the commands that open a model say alike: the axes that make no sense for it, and what went wrong. */
 #include "cli/open_model.h"
 
+#include "base/crowd.h"
+#include "comm/comm.h"
+
 int cli_model_check(const char *command, const struct cli_model *m, bool replicas)
 {
     if (m->cp)
@@ -22,6 +25,7 @@ int cli_model_run(const struct cli_model *m, struct model_job *j)
     struct cli_ignore ignore;
     struct err e = {0};
     bool speaks;
+    if (!comm_launched() && crowd_check(m->n, m->crowd, &e)) return cli_fail(&e);
     cli_ignore_init(&ignore, m->ignore);
     j->path = m->path;
     j->tokenizer = m->tokenizer;

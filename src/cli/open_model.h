@@ -14,13 +14,14 @@ struct cli_model {
     const char *path, *dtype, *weights, *tokenizer, *adapter, *ignore;
     int64_t n, tp, pp, cp, ep, dp; /* ranks; cp, ep, dp: read, to say why there are none */
     int64_t threads;
-    bool ema;
+    bool ema, crowd;
 };
 /* clang-format off */
 #define CLI_MODEL(T, m)                                                                                                \
     {"--dtype", "D", CLI_CHOICE, offsetof(T, m.dtype), .choices = "bf16|f32", .help = ""},                             \
     CLI_WEIGHTS(T, m.weights),                                                                                         \
     CLI_MODEL_N(T, m.n, "-n", "RANKS", "ranks as threads of this process (under mpirun its processes)"),               \
+    CLI_CROWD(T, m.crowd),                                                                                             \
     CLI_MODEL_N(T, m.tp, "--tp", "N", "ranks that share out heads, the MLP, the vocabulary, keys and values"),         \
     CLI_MODEL_N(T, m.pp, "--pp", "N", "ranks that share out the layers"),                                              \
     CLI_MODEL_N(T, m.cp, "--cp", "N", NULL),                                                                           \

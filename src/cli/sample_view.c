@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/shown.h"
 
 void sample_view_init(struct sample_view *v, const struct tokenizer *t, const char *title, int64_t n)
 {
@@ -66,22 +67,6 @@ void sample_view_of_row(struct sample_view *v, const struct tokenizer *t, const 
 
 /* -- in a terminal ------------------------------------------------------------------------------------------- */
 
-void sample_put_safe(struct str *out, const char *p, size_t n, bool newlines)
-{
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)p[i], next = i + 1 < n ? (unsigned char)p[i + 1] : 0;
-        if (c == '\n' && !newlines) str_puts(out, "\\n");
-        else if (c == '\n' || (c == '\t' && newlines)) str_putc(out, (char)c);
-        else if (c < 0x20 || c == 0x7F) str_printf(out, "\\x%02x", c);
-        else if (c == 0xC2 && next >= 0x80 && next < 0xA0) { /* the upper control characters */
-            str_printf(out, "\\x%02x", next);
-            i++;
-        } else {
-            str_putc(out, (char)c);
-        }
-    }
-}
-
 static bool begins_document(const struct sample_view *v, int64_t i)
 {
     return i == 0 || v->documents[i] != v->documents[i - 1];
@@ -97,7 +82,7 @@ static int64_t count_loss(const struct sample_view *v)
 static void put_heading(const struct sample_view *v, bool colour, struct str *out)
 {
     if (colour) str_puts(out, "\033[1m");
-    sample_put_safe(out, v->title, strlen(v->title), false); /* names of files, which may be anything */
+    shown_put(out, v->title, strlen(v->title), false); /* names of files, which may be anything */
     str_printf(out, ": %lld tokens, a loss of %lld%s\n", (long long)v->n, (long long)count_loss(v),
                colour ? "\033[0m" : "");
 }
@@ -135,7 +120,7 @@ static void put_flow(const struct sample_view *v, bool colour, struct str *out)
             open = true;
         }
         next_text(&d, v, i, &text);
-        sample_put_safe(out, str_text(&text), text.n, true);
+        shown_put(out, str_text(&text), text.n, true);
     }
     if (open) str_puts(out, colour ? "\033[0m" : "⟧");
     str_putc(out, '\n');
@@ -153,7 +138,7 @@ static void put_each(const struct sample_view *v, bool colour, struct str *out)
         str_printf(out, "  %8d  %8d  %9d  %-4s  %s", v->documents[i], v->positions[i], v->ids[i],
                    v->loss[i] ? "yes" : "-", colour && v->loss[i] ? "\033[32m" : "");
         next_text(&d, v, i, &text);
-        sample_put_safe(out, str_text(&text), text.n, false);
+        shown_put(out, str_text(&text), text.n, false);
         str_puts(out, colour && v->loss[i] ? "\033[0m\n" : "\n");
     }
     str_free(&text);

@@ -28,9 +28,6 @@ void sample_view_fini(struct sample_view *v);
 void sample_view_of_row(struct sample_view *v, const struct tokenizer *t, const char *title, const struct batch *b,
                         int64_t row, bool scores);
 
-/* What is neither a newline nor a tab nor printable is written as \x1b and the like, so a text cannot speak to the
- * terminal. newlines: they and tabs as they are; else they are escaped, too. */
-void sample_put_safe(struct str *out, const char *p, size_t n, bool newlines);
 /* colour: what a loss is taken of is green; else it stands between ⟦ and ⟧. each: a line per token. */
 void sample_view_text(const struct sample_view *v, bool colour, bool each, struct str *out);
 void sample_view_json(const struct sample_view *v, struct json_out *o); /* one object of an array */

@@ -2,7 +2,6 @@
 /* history.c: files of JSON lines, read in blocks; every line is parsed by itself and handed to one function a file. */
 #include "report/history.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,49 +9,35 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/lines.h"
 
-enum { BLOCK_BYTES = 1 << 16, LINE_BYTES = 16 << 20 };
+enum { LINE_BYTES = 16 << 20 };
 
 typedef void line_fn(struct history *h, const struct json *line);
 
-static void one_line(struct history *h, const char *text, size_t n, line_fn *each)
+struct reading {
+    struct history *h;
+    line_fn *each;
+};
+
+static void one_line(void *ctx, const char *text, size_t n)
 {
+    const struct reading *x = ctx;
     struct json *v;
-    if (json_parse(&v, text, n, "line", NULL)) {
-        h->broken++;
+    if (text && !n) return;
+    if (!text || json_parse(&v, text, n, "line", NULL)) {
+        x->h->broken++;
         return;
     }
-    if (json_kind(v) == JSON_OBJECT) each(h, v);
-    else h->broken++;
+    if (json_kind(v) == JSON_OBJECT) x->each(x->h, v);
+    else x->h->broken++;
     json_free(v);
 }
 
 /* Calls `each` for every line; a line without its end, or longer than LINE_BYTES, is broken. */
 static int read_lines(struct history *h, const char *path, line_fn *each, struct err *e)
 {
-    FILE *f = fopen(path, "rb");
-    if (!f) return err_errno(e, errno == ENOENT ? ERR_REQUEST : ERR_IO, errno, "cannot read %s", path);
-    char *block = xmalloc(BLOCK_BYTES);
-    struct str line = {0};
-    bool too_long = false;
-    for (size_t n; (n = fread(block, 1, BLOCK_BYTES, f)) > 0;)
-        for (char *p = block, *end; p < block + n; p = end) {
-            char *newline = memchr(p, '\n', (size_t)(block + n - p));
-            end = newline ? newline + 1 : block + n;
-            too_long = too_long || line.n + (size_t)(end - p) > LINE_BYTES;
-            if (!too_long) str_add(&line, p, (size_t)((newline ? newline : end) - p));
-            if (!newline) continue;
-            if (too_long) h->broken++;
-            else if (line.n) one_line(h, line.p, line.n, each);
-            str_clear(&line);
-            too_long = false;
-        }
-    if (line.n || too_long) h->broken++;
-    int rc = ferror(f) ? err_errno(e, ERR_IO, errno, "cannot read %s", path) : OK;
-    fclose(f);
-    str_free(&line);
-    xfree(block);
-    return rc;
+    return lines_each(path, LINE_BYTES, one_line, &(struct reading){h, each}, e);
 }
 
 static void curve_add(struct history *h, enum history_curve which, double x, const struct json *y)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/fs.h"
 #include "base/json.h"
 #include "report/timing_impl.h"
 #include "schedule/schedule.h"
@@ -185,11 +186,11 @@ int lines_read_text(struct lines *x, const char *text, size_t n, const char *wha
 
 int lines_read_file(struct lines *x, const char *path, struct err *e)
 {
-    FILE *f = fopen(path, "rb");
-    if (!f) return err_errno(e, errno == ENOENT ? ERR_REQUEST : ERR_IO, errno, "cannot read %s", path);
+    FILE *f;
+    int rc = fs_stream_open(&f, path, FS_LINES_MOST, e);
+    if (rc) return rc;
     char *block = xmalloc(BLOCK_BYTES);
     struct str rest = {0};
-    int rc = OK;
     for (size_t n; !rc && (n = fread(block, 1, BLOCK_BYTES, f)) > 0;) {
         const char *last = memrchr(block, '\n', n);
         size_t whole = last ? (size_t)(last - block) + 1 : 0;

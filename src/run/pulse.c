@@ -128,12 +128,24 @@ static void measure_silence(struct pulse *p, const struct stat *s)
     p->silent_s = p->seen_silent_s + (clock_now_s() - p->seen_s);
 }
 
+/* A pipe, a device and a file without end stay what they are; else it may be read again later. */
+static int open_metrics(FILE **f, const char *path, struct err *e)
+{
+    struct stat s;
+    int rc = fs_stream_open(f, path, FS_LINES_MOST, e);
+    bool file = stat(path, &s) || S_ISDIR(s.st_mode) || (S_ISREG(s.st_mode) && s.st_size <= FS_LINES_MOST);
+    if (rc && file) rc = e->code = ERR_IO;
+    return rc;
+}
+
 static int read_metrics(struct pulse *p, struct err *e)
 {
     char *path = fs_join(p->dir, "metrics.jsonl"), *block = NULL;
     struct stat s;
-    FILE *f = fopen(path, "rb");
-    int rc = !f && errno != ENOENT ? err_errno(e, ERR_IO, errno, "cannot read %s", path) : OK;
+    FILE *f = NULL;
+    int64_t bytes;
+    int rc = fs_look(path, &bytes, e);
+    if (!rc && bytes >= 0) rc = open_metrics(&f, path, e);
     p->silent_s = NAN;
     if (f && !fstat(fileno(f), &s)) {
         measure_silence(p, &s);
@@ -237,8 +249,8 @@ static void read_errors(struct pulse *p)
     for (int i = 0; i < n; i++) {
         if (strncmp(names[i], "flight-rank", 11)) continue;
         char *path = fs_join(p->dir, names[i]), first[PULSE_TEXT] = "";
-        FILE *f = fopen(path, "rb");
-        if (f && fgets(first, sizeof first, f)) {
+        FILE *f;
+        if (!fs_stream_open(&f, path, FS_LINES_MOST, &ignored) && fgets(first, sizeof first, f)) {
             first[strcspn(first, "\n")] = 0;
             add_error(p, first);
         }
@@ -252,9 +264,10 @@ static void read_errors(struct pulse *p)
 static void read_stacks(struct pulse *p)
 {
     char *path = fs_join(p->dir, HANG_SUMMARY), cause[PULSE_TEXT / 2] = "", when[PULSE_TEXT / 4] = "";
-    FILE *f = fopen(path, "rb");
+    FILE *f;
+    struct err ignored;
     p->stacks[0] = p->stacks_cause[0] = 0;
-    if (f && fgets(cause, sizeof cause, f)) {
+    if (!fs_stream_open(&f, path, FS_LINES_MOST, &ignored) && fgets(cause, sizeof cause, f)) {
         (void)!fgets(when, sizeof when, f);
         cause[strcspn(cause, "\n")] = when[strcspn(when, "\n")] = 0;
         snprintf(p->stacks, sizeof p->stacks, "%s", path);

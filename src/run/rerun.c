@@ -11,8 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fs.h"
 #include "base/json.h"
+#include "base/lines.h"
 #include "base/log.h"
+#include "base/crowd.h"
 #include "config/config_offload.h"
 #include "config/start_weights.h"
 #include "run/choose.h"
@@ -38,24 +41,26 @@ struct rerunning {
     struct record *record; /* [step - begin], of steps begin + 1 to step */
 };
 
+struct of_lines {
+    void (*line)(void *ctx, const struct json *v);
+    void *ctx;
+};
+
+static void one_line(void *ctx, const char *text, size_t n)
+{
+    const struct of_lines *x = ctx;
+    struct json *v;
+    if (!text || json_parse(&v, text, n, "line", NULL)) return;
+    x->line(x->ctx, v);
+    json_free(v);
+}
+
 static int each_line(const char *path, void (*line)(void *ctx, const struct json *v), void *ctx, struct err *e)
 {
-    FILE *f = fopen(path, "rb");
-    char *text = NULL;
-    size_t room = 0;
-    ssize_t n;
-    if (!f && errno == ENOENT) return OK;
-    if (!f) return err_errno(e, ERR_IO, errno, "cannot read %s", path);
-    while ((n = getline(&text, &room, f)) > 0) {
-        struct json *v;
-        if (n > LINE_BYTES || text[n - 1] != '\n' || json_parse(&v, text, (size_t)n, path, NULL)) continue;
-        line(ctx, v);
-        json_free(v);
-    }
-    int rc = ferror(f) ? err_errno(e, ERR_IO, errno, "cannot read %s", path) : OK;
-    free(text); /* getline's */
-    fclose(f);
-    return rc;
+    int64_t bytes;
+    int rc = fs_look(path, &bytes, e);
+    if (rc || bytes < 0) return rc;
+    return lines_each(path, LINE_BYTES, one_line, &(struct of_lines){line, ctx}, e);
 }
 
 static void last_step(void *ctx, const struct json *v)
@@ -411,7 +416,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
 
 static int run_ranks(struct rerunning *x, struct err *e)
 {
-    int n = x->r->ranks, rc;
+    int n = x->r->ranks, rc = crowd_check(n, x->q->crowd, e);
+    if (rc) return rc;
     struct config c;
     struct arena *a = arena_new();
     struct conf *f;

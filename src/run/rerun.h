@@ -21,6 +21,7 @@ struct rerun_request {
     int64_t step;          /* from 1; 0: only say which can be run */
     int ranks;             /* 0: as many as the config was resolved for */
     bool one_rank;         /* in one, whatever the config says */
+    bool crowd;            /* more ranks than crowd_check has for this host */
     char *const *override; /* key=value: another layout, other kernels */
     int n_override;
 };

@@ -24,6 +24,13 @@ refused 2 'more than 2^53, the most that can be counted' model.hidden=1048576 mo
 refused 2 'command line: model.seq_len: makes the rows between two layers' model.hidden=4096 model.seq_len=16777216 batch.micro=64 batch.global=64
 refused 2 'command line: batch.global: makes batches of tokens' batch.global=16777216 model.seq_len=65536 batch.micro=4096
 refused 2 'command line: run.threads: ' run.threads=100000
+refused 2 'insist with --crowd' -n 100000
+refused 2 'command line: run.threads: ' -n 100000 --crowd run.threads=100000 # for another reason
+for line in 'verify c.yaml' 'generate c.yaml --prompt a' 'serve c.yaml' 'eval c.yaml --tasks a'; do # shellcheck disable=SC2086
+    "$tutti" $line -n 4096 >"$dir/out" 2>&1 || true
+    if [ "$(nproc)" -lt 256 ] && ! grep -q -e 'insist with --crowd' -e 'from 1 to' "$dir/out"; then fail "$line -n 4096: $(cat "$dir/out")"; fi
+done
+"$tutti" plan "$dir/c.yaml" -n 1024 batch.global=2048 >/dev/null || fail "plan, which starts no ranks, refuses many"
 [ ! -e "$dir/run" ] || fail "a run that was refused left its folder behind"
 "$tutti" plan "$dir/c.yaml" model.hidden=65536 model.ffn=65536 model.heads=512 >/dev/null || fail "plan refuses what it only counts"
 
