@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* avx512.h: the instructions of AVX-512, AVX512-BF16 and AMX that the kernels use, on a processor that has AVX2.
  *
- * With -DTUTTI_EMULATE=ON cmake puts this file before every *_avx512.c, *_avx512bf16.c and *_amx.c instead of the flags
+ * With the option TUTTI_EMULATE cmake puts this file before every *_avx512.c, *_avx512bf16.c and *_amx.c instead of the flags
  * that would let the compiler use those instructions: the same kernels, with the same order of sums and the same
  * roundings, run where they otherwise would be left out. SIMDe (libsimde-dev) has most of AVX-512; what it lacks, and
  * what must be exact where the manual says more than SIMDe does, stands below, named as the intrinsics are.
@@ -48,7 +48,8 @@
     ({                                                                                                                 \
         type lanes_[n] = {0};                                                                                          \
         for (int lane_ = 0; lane_ < n; lane_++)                                                                        \
-            if ((mask) >> lane_ & 1) memcpy(&lanes_[lane_], (const char *)(p) + (size_t)lane_ * sizeof(type), sizeof(type)); \
+            if ((mask) >> lane_ & 1)                                                                                   \
+                memcpy(&lanes_[lane_], (const char *)(p) + (size_t)lane_ * sizeof(type), sizeof(type));                \
         VECTOR(vector, lanes_);                                                                                        \
     })
 #define MASKED_STORE(type, n, p, mask, v)                                                                              \
@@ -61,9 +62,18 @@
 /* -- AVX-512 that SIMDe lacks ---------------------------------------------------------------------------------- */
 
 EMULATED __m512 emulated_maskz_loadu_ps(unsigned m, const void *p) { return MASKED_LOAD(__m512, float, 16, m, p); }
-EMULATED __m512i emulated_maskz_loadu_epi32(unsigned m, const void *p) { return MASKED_LOAD(__m512i, int32_t, 16, m, p); }
-EMULATED __m512i emulated_maskz_loadu_epi16(unsigned m, const void *p) { return MASKED_LOAD(__m512i, int16_t, 32, m, p); }
-EMULATED __m256i emulated_256_maskz_loadu_epi16(unsigned m, const void *p) { return MASKED_LOAD(__m256i, int16_t, 16, m, p); }
+EMULATED __m512i emulated_maskz_loadu_epi32(unsigned m, const void *p)
+{
+    return MASKED_LOAD(__m512i, int32_t, 16, m, p);
+}
+EMULATED __m512i emulated_maskz_loadu_epi16(unsigned m, const void *p)
+{
+    return MASKED_LOAD(__m512i, int16_t, 32, m, p);
+}
+EMULATED __m256i emulated_256_maskz_loadu_epi16(unsigned m, const void *p)
+{
+    return MASKED_LOAD(__m256i, int16_t, 16, m, p);
+}
 EMULATED void emulated_mask_storeu_ps(void *p, unsigned m, __m512 v) { MASKED_STORE(float, 16, p, m, v); }
 EMULATED void emulated_mask_storeu_epi32(void *p, unsigned m, __m512i v) { MASKED_STORE(int32_t, 16, p, m, v); }
 EMULATED void emulated_256_mask_storeu_epi16(void *p, unsigned m, __m256i v) { MASKED_STORE(int16_t, 16, p, m, v); }
@@ -105,7 +115,8 @@ EMULATED __m512 emulated_cvtph_ps(__m256i v)
 EMULATED __m256i emulated_cvtps_ph(__m512 v)
 {
     LANES(__m256, 2, from, v);
-    __m128i to[2] = {_mm256_cvtps_ph(from[0], _MM_FROUND_TO_NEAREST_INT), _mm256_cvtps_ph(from[1], _MM_FROUND_TO_NEAREST_INT)};
+    __m128i to[2] = {_mm256_cvtps_ph(from[0], _MM_FROUND_TO_NEAREST_INT),
+                     _mm256_cvtps_ph(from[1], _MM_FROUND_TO_NEAREST_INT)};
     return VECTOR(__m256i, to);
 }
 EMULATED __m512d emulated_cvtps_pd(__m256 v)
@@ -215,7 +226,8 @@ EMULATED __m512 emulated_dpbf16_ps(__m512 s, __m512i a, __m512i b)
     LANES(uint32_t, 16, x, a);
     LANES(uint32_t, 16, y, b);
     for (int i = 0; i < 16; i++) {
-        float x1 = emulated_float(emulated_flush(x[i] & 0xffff0000u)), y1 = emulated_float(emulated_flush(y[i] & 0xffff0000u));
+        float x1 = emulated_float(emulated_flush(x[i] & 0xffff0000u)),
+              y1 = emulated_float(emulated_flush(y[i] & 0xffff0000u));
         float x0 = emulated_float(emulated_flush(x[i] << 16)), y0 = emulated_float(emulated_flush(y[i] << 16));
         sum[i] = emulated_flushed(__builtin_fmaf(x1, y1, emulated_flushed(sum[i])));
         sum[i] = emulated_flushed(__builtin_fmaf(x0, y0, sum[i]));
