@@ -135,7 +135,7 @@ static inline bool server_read(int fd, struct asked *q)
     char *end = NULL;
     while (!end) {
         if (n + 1 >= sizeof q->text) return false;
-        ssize_t k = recv(fd, q->text + n, 1, 0); /* heads are small; the next request must not be taken */
+        ssize_t k = recv(fd, q->text + n, 1, 0);        /* heads are small; the next request must not be taken */
         if (k <= 0 || q->text[0] == 0x16) return false; /* a greeting of TLS, which it does not speak */
         n += (size_t)k;
         q->text[n] = 0;

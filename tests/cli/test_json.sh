@@ -156,6 +156,7 @@ if [ -x "$make" ]; then
         "run: {dir: $dir/seen, steps: 1, eval_every: 1, threads: 1}, checkpoint: {every: 0}}" >"$dir/vit.yaml"
     "$tutti" train "$dir/vit.yaml" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
     named metrics "$dir/seen/metrics.jsonl"
+    check verify verify "$dir/vit.yaml" -n 1 --json # whose trainer is not run: its pictures are no tokens
 fi
 
 # What the page promises in the first column of a table is there (some only under conditions that are not made here).

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* avx512.h: the instructions of AVX-512, AVX512-BF16 and AMX that the kernels use, on a processor that has AVX2.
  *
- * With the option TUTTI_EMULATE cmake puts this file before every *_avx512.c, *_avx512bf16.c and *_amx.c instead of the flags
- * that would let the compiler use those instructions: the same kernels, with the same order of sums and the same
+ * With the option TUTTI_EMULATE cmake puts this file before every *_avx512.c, *_avx512bf16.c and *_amx.c instead of the
+ * flags that would let the compiler use those instructions: the same kernels, with the same order of sums and the same
  * roundings, run where they otherwise would be left out. SIMDe (libsimde-dev) has most of AVX-512; what it lacks, and
  * what must be exact where the manual says more than SIMDe does, stands below, named as the intrinsics are.
  *
