@@ -66,6 +66,32 @@ build_sanitized() {
         -DCMAKE_C_FLAGS="$quiet_flags" -DCMAKE_C_FLAGS_SANITIZE="-O1 -g1" -DFUZZ_SECONDS=2
 }
 
+# other_levels: numeric tests once more at each lower level of this processor (TUTTI_ISA, kernel/cpuid.h), and at those that it lacks,
+# emulated (tests/emulate/avx512.h): what adds up and rounds differently there.
+other_levels() {
+    local -A flag=([avx2]=avx2 [avx512]=avx512vl [avx512-bf16]=avx512_bf16 [amx]=amx_tile)
+    local level own= levels=(avx2 avx512 avx512-bf16 amx)
+    local numeric='^(kernel/test_(gemm_tile|gemm_linear|rows|vec_rows|attention|gradients|scaled|grouped_scaled)|golden/test_golden|verify/test_waves|run/test_t5)$'
+    if [ "$(uname -m)" != x86_64 ]; then return; fi
+    for level in "${levels[@]}"; do
+        if grep -qw "${flag[$level]}" /proc/cpuinfo; then own=$level; fi
+    done
+    for level in "${levels[@]}"; do
+        if [ "$level" = "$own" ] || ! grep -qw "${flag[$level]}" /proc/cpuinfo; then continue; fi
+        TUTTI_ISA=$level suite "$level" "$root/build" -L '^(kernel|parallel|optim|state|golden|run|verify)$' -LE '^(long|grid|waits|package)$'
+    done
+    if [ "$own" = amx ] || [ -z "$own" ]; then return; fi
+    if [ ! -e /usr/include/simde/x86/avx512.h ] && ! { [ "$(id -u)" = 0 ] && apt-get install -y -q libsimde-dev >/dev/null 2>&1; }; then
+        lines+=("emulated   levels above $own were not tested: libsimde-dev is not installed")
+        return
+    fi
+    "$root/scripts/build.sh" build-emulated -DTUTTI_EMULATE=ON
+    for level in "${levels[@]}"; do
+        if grep -qw "${flag[$level]}" /proc/cpuinfo; then continue; fi
+        TUTTI_ISA=$level suite "$level"'*' "$root/build-emulated" -R "$numeric" --timeout 3600
+    done
+}
+
 bash "$root/scripts/deps.sh" --tests --quiet
 "$root/scripts/build.sh"
 if [ "$fast" = 1 ]; then
@@ -84,6 +110,7 @@ else
     # Old ThreadSanitizers cannot live with the address layouts of new kernels.
     if setarch "$(uname -m)" -R true 2>/dev/null; then prefix=(setarch "$(uname -m)" -R); fi
     suite tsan "$root/build-tsan" "${without[@]}"
+    if [ "$all" = 1 ]; then other_levels; fi
     # Another processor, where its compiler, emulator and libraries can be had.
     rc=0 start=$SECONDS
     bash "$root/scripts/arm.sh" || rc=$?
