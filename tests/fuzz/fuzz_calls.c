@@ -38,10 +38,12 @@ static void called(void *ctx, struct http_call *c)
     struct err e = {0};
     struct str out = {0};
     size_t n;
+    int status = 400;
     const char *body = http_call_body(c, &n);
     CHECK(*http_call_path(c) == '/' && !body[n], "a path '%s'", http_call_path(c));
-    int rc = api_request_read(&r, strstr(http_call_path(c), "chat") != NULL, body, n, h->t, NULL, &limits, &e);
-    if (rc) api_put_error(&out, 400, e.text);
+    int rc = api_request_read(&r, strstr(http_call_path(c), "chat") != NULL, body, n, h->t, NULL, &limits, &status, &e);
+    CHECK(!rc || status == 400 || status == 404, "refused with %d", status);
+    if (rc) api_put_error(&out, status, e.text);
     else str_puts(&out, "{\"ok\":true}");
     if (!rc) api_request_fini(&r);
     if (h->pieces && !rc) {
@@ -49,7 +51,7 @@ static void called(void *ctx, struct http_call *c)
         for (size_t i = 0; i < out.n; i += 4) (void)http_call_write(c, out.p + i, out.n - i < 4 ? out.n - i : 4);
         http_call_end(c);
     } else {
-        http_call_answer(c, rc ? 400 : 200, "application/json", out.p, out.n);
+        http_call_answer(c, rc ? status : 200, "application/json", out.p, out.n);
     }
     str_free(&out);
 }

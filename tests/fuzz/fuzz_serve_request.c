@@ -16,8 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int chat = 0; chat < 2; chat++) {
         struct api_request r;
         struct err e = {0};
-        if (api_request_read(&r, chat, (const char *)data, size, t, NULL, &limits, &e)) {
-            if (e.code != ERR_REQUEST || !e.text[0]) abort();
+        int status = 0;
+        if (api_request_read(&r, chat, (const char *)data, size, t, NULL, &limits, &status, &e)) {
+            if (e.code != ERR_REQUEST || !e.text[0] || status < 400 || status > 499) abort();
             continue;
         }
         if (r.n < 1 || r.n > API_CHOICES || r.n_prompts < 1 || r.n_prompts > API_PROMPTS) abort();
