@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_gemm_tile.c: every row of the tile table that this CPU can run: panels hold each element exactly where
- * tile.h says and zeros elsewhere, products match sums in double, nothing outside C is touched. */
+ * tile.h says and zeros elsewhere, products match sums in double, what is added to C is summed by itself first, nothing
+ * outside C is touched. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -79,7 +80,7 @@ static void one_block(const struct tile_ops *o, enum dtype ta, enum dtype tb, bo
     check_panels(o, &b, pb, n, depth, o->nr, o->group_b);
 
     int64_t ldc = n + 2;
-    float *c = xmalloc((size_t)(m * ldc) * sizeof *c);
+    float *c = xmalloc((size_t)(m * ldc) * sizeof *c), *alone = xmalloc((size_t)(m * ldc) * sizeof *c);
     for (int add = 0; add <= 1; add++) {
         for (int64_t i = 0; i < m * ldc; i++) c[i] = 0.5f;
         o->begin();
@@ -96,8 +97,14 @@ static void one_block(const struct tile_ops *o, enum dtype ta, enum dtype tb, bo
                 if (fabs(c[i * ldc + j] - want) > 1e-5 * (1 + sqrt((double)depth)))
                     fail_msg("%s: %ldx%ldx%ld add %d at %ld,%ld: %g, want %g", o->name, (long)m, (long)n, (long)depth,
                              add, (long)i, (long)j, c[i * ldc + j], want);
+                /* what is added on is summed by itself first */
+                if (j < n && add && c[i * ldc + j] != 0.5f + alone[i * ldc + j])
+                    fail_msg("%s: %ldx%ldx%ld at %ld,%ld: %.9g, alone %.9g", o->name, (long)m, (long)n, (long)depth,
+                             (long)i, (long)j, c[i * ldc + j], alone[i * ldc + j]);
             }
+        memcpy(alone, c, (size_t)(m * ldc) * sizeof *c);
     }
+    xfree(alone);
     mem_pages_free(pa, a_bytes);
     mem_pages_free(pb, b_bytes);
     xfree(c);
