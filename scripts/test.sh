@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds what is needed and runs the tests.
 #
-#   scripts/test.sh            normal build: all tests but those of packages and the grid; AddressSanitizer and UndefinedBehaviorSanitizer: all but
-#                              the long ones and the grid; ThreadSanitizer: the rooms that use threads; kernels for 64-bit Arm, emulated
+#   scripts/test.sh            normal build: all tests but those of packages and the grid; AddressSanitizer and
+#                              UndefinedBehaviorSanitizer: all but the long ones; ThreadSanitizer: the rooms that use threads
 #   scripts/test.sh --fast     normal build only, without the long tests
-#   scripts/test.sh --all      packages too, the sanitizers run the long tests, and the whole grid of crossings (tests/verify/test_grid.c): for a
-#                              release (hours). --long is its older name
+#   scripts/test.sh --all      packages too, the sanitizers run the long tests, the whole grid of crossings
+#                              (tests/verify/test_grid.c), numeric tests at every level of instruction sets, kernels for 64-bit Arm,
+#                              emulated: for a release (hours). --long is its older name
 #
 # TUTTI_JOBS: how many things run at once (default: the cores).
 set -euo pipefail
@@ -110,15 +111,17 @@ else
     # Old ThreadSanitizers cannot live with the address layouts of new kernels.
     if setarch "$(uname -m)" -R true 2>/dev/null; then prefix=(setarch "$(uname -m)" -R); fi
     suite tsan "$root/build-tsan" "${without[@]}"
-    if [ "$all" = 1 ]; then other_levels; fi
-    # Another processor, where its compiler, emulator and libraries can be had.
-    rc=0 start=$SECONDS
-    bash "$root/scripts/arm.sh" || rc=$?
-    case $rc in
-    0) lines+=("$(printf '%-10s passed in %d s' aarch64 $((SECONDS - start)))") ;;
-    77) lines+=("aarch64    was not tested: the reason is above") ;;
-    *) lines+=("aarch64    failed") failed=1 ;;
-    esac
+    if [ "$all" = 1 ]; then
+        other_levels
+        # Another processor, where its compiler, emulator and libraries can be had.
+        rc=0 start=$SECONDS
+        bash "$root/scripts/arm.sh" || rc=$?
+        case $rc in
+        0) lines+=("$(printf '%-10s passed in %d s' aarch64 $((SECONDS - start)))") ;;
+        77) lines+=("aarch64    was not tested: the reason is above") ;;
+        *) lines+=("aarch64    failed") failed=1 ;;
+        esac
+    fi
 fi
 
 if ! bash "$root/scripts/browser.sh" >/dev/null 2>&1; then
