@@ -22,31 +22,42 @@ struct jv jfail(struct jrun *r, const struct jnode *at, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    if (r->work.steps > r->work.most) /* what was found wrong rests on comparisons that were cut short */
+        snprintf(text, sizeof text, "more than %d steps: the template does not come to an end", JINJA_STEPS);
     r->code = err_set(r->e, ERR_CORRUPT, "%s:%d:%d: %s", r->t->name, at->line, at->column, text);
     return jv_undefined("");
 }
 
 bool jspend(struct jrun *r, const struct jnode *at, int64_t steps)
 {
-    r->steps += steps;
-    if (r->steps > JINJA_STEPS) jfail(r, at, "more than %d steps: the template does not come to an end", JINJA_STEPS);
+    if (!jwork_add(&r->work, steps)) jfail(r, at, "too many steps");
     return !r->code;
 }
 
 bool jtake(struct jrun *r, const struct jnode *at, size_t bytes)
 {
-    if (bytes > JINJA_MEMORY || (r->memory += (int64_t)bytes) > JINJA_MEMORY)
+    if (bytes > JINJA_MEMORY || r->work.bytes > JINJA_MEMORY - (int64_t)bytes)
         jfail(r, at, "more than %d MiB of values", JINJA_MEMORY >> 20);
     return !r->code;
 }
 
+void *jalloc(struct jrun *r, size_t bytes)
+{
+    r->work.bytes += (int64_t)bytes;
+    return arena_alloc(r->arena, bytes);
+}
+
+/* After a node: what it took, whoever took it. */
+bool jbounded(struct jrun *r, const struct jnode *at) { return jspend(r, at, 0) && jtake(r, at, 0); }
+
 struct jv jdone(struct jrun *r, const struct jnode *at, struct jbuild *b)
 {
     if (b->text.n > JINJA_BYTES) jfail(r, at, "a text of more than %d MiB", JINJA_BYTES >> 20);
-    if (r->code || !jtake(r, at, 2 * b->text.n)) {
+    if (!jspend(r, at, (int64_t)(b->text.n / 64)) || !jtake(r, at, 2 * b->text.n)) {
         jbuild_free(b);
         return jv_undefined("");
     }
+    r->work.bytes += (int64_t)(2 * b->text.n);
     return jv_text(jbuild_done(b, r->arena));
 }
 
@@ -69,8 +80,8 @@ struct jlist jitems(struct jrun *r, const struct jnode *at, const struct jv *v)
     }
     if (v->kind == JV_MAP) {
         const struct jmap *m = v->map;
-        if (!jtake(r, at, to_size(m->n) * sizeof(struct jv))) return none;
-        struct jv *item = arena_alloc(r->arena, to_size(m->n) * sizeof *item);
+        if (!jspend(r, at, m->n / 4) || !jtake(r, at, to_size(m->n) * sizeof(struct jv))) return none;
+        struct jv *item = jalloc(r, to_size(m->n) * sizeof *item);
         for (int64_t i = 0; i < m->n; i++) item[i] = m->pair[i].key;
         return (struct jlist){item, m->n};
     }
@@ -80,6 +91,7 @@ struct jlist jitems(struct jrun *r, const struct jnode *at, const struct jv *v)
 
 static struct jv no_such(struct jrun *r, const struct jv *v, const char *name)
 {
+    r->work.bytes += 100;
     return jv_undefined(arena_printf(r->arena, "%s has no '%.60s'", jv_type(v), name));
 }
 
@@ -110,7 +122,7 @@ static struct jv loop_attribute(struct jrun *r, const struct jv *v, const char *
 
 static struct jv method_of(struct jrun *r, const struct jv *v, const char *name)
 {
-    struct jmethod *m = arena_alloc(r->arena, sizeof *m);
+    struct jmethod *m = jalloc(r, sizeof *m);
     *m = (struct jmethod){.self = *v, .name = name};
     return (struct jv){.kind = JV_METHOD, .method = m};
 }
@@ -121,7 +133,7 @@ struct jv jattribute(struct jrun *r, const struct jnode *at, const struct jv *v,
     if (jmethod_exists(v->kind, name)) return method_of(r, v, name);
     if (v->kind == JV_LOOP) return loop_attribute(r, v, name);
     if (v->kind == JV_MAP || v->kind == JV_NAMESPACE) {
-        const struct jv *found = jspend(r, at, v->map->n / 8) ? jmap_word(v->map, name) : NULL;
+        const struct jv *found = jmap_word(&r->work, v->map, name);
         if (found) return *found;
     }
     return no_such(r, v, name);
@@ -139,18 +151,18 @@ struct jv jitem(struct jrun *r, const struct jnode *at, const struct jv *v, cons
     if (!jdefined(r, at, v)) return jv_undefined("");
     bool number = key->kind == JV_INT || key->kind == JV_BOOL;
     if (v->kind == JV_MAP) {
-        const struct jv *found = jspend(r, at, v->map->n / 8) ? jmap_get(v->map, key) : NULL;
+        const struct jv *found = jmap_get(&r->work, v->map, key);
         if (found) return *found;
     } else if ((v->kind == JV_LIST || v->kind == JV_TUPLE) && number) {
         int64_t i = place(jv_as_int(key), v->list.n);
         return i >= 0 ? v->list.item[i] : jv_undefined("an item outside of the list");
     } else if (v->kind == JV_TEXT && number) {
-        int64_t i = place(jv_as_int(key), jspend(r, at, (int64_t)(v->text.n / 8)) ? jtext_length(v->text) : 0);
+        int64_t i = place(jv_as_int(key), jtext_length(&r->work, v->text));
         if (i < 0) return jv_undefined("a character outside of the text");
-        return jv_text(jtext_part(v->text, jtext_at(v->text, i), jtext_at(v->text, i + 1)));
+        return jv_text(jtext_part(v->text, jtext_at(&r->work, v->text, i), jtext_at(&r->work, v->text, i + 1)));
     }
     if (key->kind == JV_TEXT) { /* as jinja2: what is no key may be an attribute */
-        char *name = arena_alloc(r->arena, key->text.n + 1);
+        char *name = jalloc(r, key->text.n + 1);
         memcpy(name, key->text.p, key->text.n);
         if (v->kind != JV_MAP || jmethod_exists(v->kind, name)) return jattribute(r, at, v, name);
         return no_such(r, v, name);
@@ -168,7 +180,7 @@ static struct jv eval_const(struct jrun *r, const struct jnode *n)
 
 static struct jv eval_name(struct jrun *r, const struct jnode *n)
 {
-    const struct jv *v = jlook(r->frame, n->name);
+    const struct jv *v = jlook(&r->work, r->frame, n->name);
     if (v) return *v;
     if (jfunction_exists(r, n->name)) return (struct jv){.kind = JV_FUNCTION, .name = n->name};
     return jv_undefined(n->name);
@@ -185,7 +197,7 @@ static struct jv eval_list(struct jrun *r, const struct jnode *n)
 {
     int64_t k = count(n->items), i = 0;
     if (!jtake(r, n, to_size(k) * sizeof(struct jv))) return jv_undefined("");
-    struct jv list = jv_list_of(arena_alloc(r->arena, to_size(k) * sizeof *list.list.item), k);
+    struct jv list = jv_list_of(jalloc(r, to_size(k) * sizeof *list.list.item), k);
     for (const struct jnode *item = n->items; item && !r->code; item = item->next) list.list.item[i++] = jeval(r, item);
     if (n->kind == JN_TUPLE) list.kind = JV_TUPLE;
     return list;
@@ -193,11 +205,11 @@ static struct jv eval_list(struct jrun *r, const struct jnode *n)
 
 static struct jv eval_map(struct jrun *r, const struct jnode *n)
 {
-    struct jmap *m = arena_alloc(r->arena, sizeof *m);
+    struct jmap *m = jalloc(r, sizeof *m);
     for (const struct jnode *pair = n->items; pair && !r->code; pair = pair->next) {
         struct jv key = jeval(r, pair->a), value = jeval(r, pair->b);
         if (key.kind == JV_LIST || key.kind == JV_MAP) return jfail(r, pair, "a %s cannot be a key", jv_type(&key));
-        if (jspend(r, n, m->n / 8) && jtake(r, n, 3 * sizeof(struct jpair))) jmap_put(r->arena, m, key, value);
+        if (jtake(r, n, 3 * sizeof(struct jpair))) jmap_put(&r->work, r->arena, m, key, value);
     }
     return (struct jv){.kind = JV_MAP, .map = m};
 }
@@ -237,7 +249,7 @@ static struct jv eval_slice(struct jrun *r, const struct jnode *n)
     if (!text && v.kind != JV_LIST && v.kind != JV_TUPLE) return jfail(r, n, "a %s cannot be sliced", jv_type(&v));
     if (step == 0 || step == INT64_MIN) return jfail(r, n, "a slice's step of %lld", (long long)step);
     bool plain = text && step == 1; /* the common one goes without a list of characters */
-    struct jlist all = plain ? (struct jlist){.n = jtext_length(v.text)} : jitems(r, n, &v);
+    struct jlist all = plain ? (struct jlist){.n = jtext_length(&r->work, v.text)} : jitems(r, n, &v);
     int64_t size = all.n, lo = step > 0 ? 0 : -1, hi = step > 0 ? size : size - 1;
     int64_t from = bound(r, n->b, step > 0 ? 0 : INT64_MAX), to = bound(r, n->c, step > 0 ? INT64_MAX : INT64_MIN);
     if (from < 0) from += size;
@@ -245,9 +257,10 @@ static struct jv eval_slice(struct jrun *r, const struct jnode *n)
     from = clamp(from, lo, hi);
     to = clamp(to, lo, hi);
     if (plain && !r->code)
-        return jv_text(jtext_part(v.text, jtext_at(v.text, from), jtext_at(v.text, to > from ? to : from)));
-    if (r->code || !jtake(r, n, to_size(size) * sizeof(struct jv))) return v;
-    struct jv *item = arena_alloc(r->arena, to_size(size) * sizeof *item);
+        return jv_text(
+            jtext_part(v.text, jtext_at(&r->work, v.text, from), jtext_at(&r->work, v.text, to > from ? to : from)));
+    if (r->code || !jspend(r, n, size / 4) || !jtake(r, n, to_size(size) * sizeof(struct jv))) return v;
+    struct jv *item = jalloc(r, to_size(size) * sizeof *item);
     int64_t k = 0;
     struct jbuild b = {0};
     for (int64_t i = from; step > 0 ? i < to : i > to; i += step) {
@@ -267,8 +280,8 @@ static struct jv eval_slice(struct jrun *r, const struct jnode *n)
 static struct jargs arguments(struct jrun *r, const struct jnode *first)
 {
     struct jargs args = {.n = count(first)};
-    struct jv *value = arena_alloc(r->arena, to_size(args.n) * sizeof *value);
-    const char **name = arena_alloc(r->arena, to_size(args.n) * sizeof *name);
+    struct jv *value = jalloc(r, to_size(args.n) * sizeof *value);
+    const char **name = jalloc(r, to_size(args.n) * sizeof *name);
     int64_t i = 0;
     for (; first && !r->code; first = first->next, i++) {
         value[i] = jeval(r, first->a);
@@ -390,14 +403,15 @@ static struct jv repeat(struct jrun *r, const struct jnode *n, const struct jv *
 {
     size_t each = v->kind == JV_TEXT ? v->text.n : to_size(v->list.n) * sizeof(struct jv), bytes;
     if (times < 0) times = 0;
-    if (size_mul(each, to_size(times), &bytes) || !jtake(r, n, bytes))
+    if (size_mul(each, to_size(times), &bytes) || !jtake(r, n, bytes) || !jspend(r, n, (int64_t)(bytes / 64)) ||
+        !jspend(r, n, each ? times / 4 : 0))
         return jfail(r, n, "a value repeated %lld times", (long long)times);
     if (v->kind == JV_TEXT) {
         struct jbuild b = {0};
         for (int64_t i = 0; i < times && v->text.n; i++) jbuild_add(&b, v->text);
         return jdone(r, n, &b);
     }
-    struct jv all = jv_list_of(arena_alloc(r->arena, bytes), v->list.n * times);
+    struct jv all = jv_list_of(jalloc(r, bytes), v->list.n * times);
     all.kind = v->kind;
     for (int64_t i = 0; i < all.list.n; i++) all.list.item[i] = v->list.item[i % v->list.n];
     return all;
@@ -412,8 +426,8 @@ static struct jv joined(struct jrun *r, const struct jnode *n, const struct jv *
         return jdone(r, n, &out);
     }
     int64_t size = a->list.n + b->list.n;
-    if (!jtake(r, n, to_size(size) * sizeof(struct jv))) return jv_undefined("");
-    struct jv all = jv_list_of(arena_alloc(r->arena, to_size(size) * sizeof *all.list.item), size);
+    if (!jspend(r, n, size / 8) || !jtake(r, n, to_size(size) * sizeof(struct jv))) return jv_undefined("");
+    struct jv all = jv_list_of(jalloc(r, to_size(size) * sizeof *all.list.item), size);
     all.kind = a->kind;
     for (int64_t i = 0; i < size; i++) all.list.item[i] = i < a->list.n ? a->list.item[i] : b->list.item[i - a->list.n];
     return all;
@@ -496,19 +510,12 @@ static bool contains(struct jrun *r, const struct jnode *at, const struct jv *al
             jfail(r, at, "a %s is looked for in a text", jv_type(one));
             return false;
         }
-        return jspend(r, at, (int64_t)(all->text.n / 64)) && jtext_find(all->text, 0, one->text) <= all->text.n;
+        return jtext_find(&r->work, all->text, 0, one->text) <= all->text.n;
     }
     struct jlist items = jitems(r, at, all);
-    if (!jspend(r, at, items.n / 4)) return false;
-    for (int64_t i = 0; i < items.n; i++)
-        if (jv_equal(&items.item[i], one, 0)) return true;
+    for (int64_t i = 0; i < items.n && !r->code; i++)
+        if (jv_equal(&r->work, &items.item[i], one, 0)) return true;
     return false;
-}
-
-/* What a comparison of big values costs: as many steps as there are in the smaller. */
-static int64_t cost(const struct jv *v)
-{
-    return v->kind == JV_LIST || v->kind == JV_TUPLE ? v->list.n : v->kind == JV_MAP ? v->map->n * v->map->n / 8 : 0;
 }
 
 static bool against(struct jrun *r, const struct jnode *at, const struct jv *a, const struct jv *b)
@@ -516,10 +523,9 @@ static bool against(struct jrun *r, const struct jnode *at, const struct jv *a, 
     bool fails = false;
     if (at->op == 'i') return contains(r, at, b, a);
     if (at->op == 'n') return !contains(r, at, b, a);
-    if (!jspend(r, at, cost(a) < cost(b) ? cost(a) : cost(b))) return false;
-    if (at->op == '=') return jv_equal(a, b, 0);
-    if (at->op == '!') return !jv_equal(a, b, 0);
-    int order = jv_compare(a, b, &fails, 0);
+    if (at->op == '=') return jv_equal(&r->work, a, b, 0);
+    if (at->op == '!') return !jv_equal(&r->work, a, b, 0);
+    int order = jv_compare(&r->work, a, b, &fails, 0);
     if (fails) jfail(r, at, "%s and %s have no order", jv_type(a), jv_type(b));
     return at->op == '<' ? order < 0 : at->op == '>' ? order > 0 : at->op == 'l' ? order <= 0 : order >= 0;
 }
@@ -551,5 +557,6 @@ struct jv jeval(struct jrun *r, const struct jnode *n)
     r->depth++;
     struct jv v = how[n->kind](r, n);
     r->depth--;
+    (void)jbounded(r, n);
     return r->code ? jv_undefined("") : v;
 }

@@ -37,7 +37,7 @@ static struct jv *room_for(struct jrun *r, const struct jnode *at, int64_t n)
 {
     static struct jv *const none = NULL;
     if (!jspend(r, at, n) || !jtake(r, at, to_size(n) * sizeof(struct jv))) return none;
-    return arena_alloc(r->arena, to_size(n) * sizeof(struct jv));
+    return jalloc(r, to_size(n) * sizeof(struct jv));
 }
 
 /* -- text ---------------------------------------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ FILTER(trim)
     (void)args;
     bool white = jmissing(&arg[0]) || arg[0].kind == JV_NONE;
     struct jtext chars = text(r, at, &arg[0], "");
-    return jv_text(jtext_strip(jstring(r, at, &v), white ? NULL : &chars, true, true));
+    return jv_text(jtext_strip(&r->work, jstring(r, at, &v), white ? NULL : &chars, true, true));
 }
 FILTER(upper)
 {
@@ -90,13 +90,13 @@ FILTER(indent)
         by = arg[0].text;
     } else {
         int64_t width = number(r, at, &arg[0], 4);
-        char *spaces = arena_alloc(r->arena, 1001);
+        char *spaces = jalloc(r, 1001);
         if (width < 0 || width > 1000) return jfail(r, at, "an indent of %lld", (long long)width);
         by = (struct jtext){.p = memset(spaces, ' ', (size_t)width), .n = (size_t)width};
     }
     bool first = flag(&arg[1]), blank = flag(&arg[2]), begin = true;
     for (size_t from = 0, next; from < t.n && b.text.n <= JINJA_BYTES; from = next) {
-        size_t end = jtext_line(t, from, &next);
+        size_t end = jtext_line(&r->work, t, from, &next);
         if (!begin) jbuild_puts(&b, "\n");
         if (begin ? first : (end > from || blank)) jbuild_add(&b, by);
         jbuild_add(&b, jtext_part(t, from, end));
@@ -145,7 +145,7 @@ FILTER(last)
 FILTER(length)
 {
     UNUSED;
-    if (v.kind == JV_TEXT) return jspend(r, at, (int64_t)(v.text.n / 64)) ? jv_int(jtext_length(v.text)) : v;
+    if (v.kind == JV_TEXT) return jv_int(jtext_length(&r->work, v.text));
     if (v.kind == JV_MAP) return jv_int(v.map->n);
     if (v.kind == JV_UNDEFINED) return jv_int(0);
     if (v.kind == JV_LIST || v.kind == JV_TUPLE) return jv_int(v.list.n);
@@ -163,10 +163,10 @@ FILTER(absolute)
     return jv_int(llabs(jv_as_int(&v)));
 }
 /* A text as a number; false where it is none. */
-static bool reads(struct jtext t, bool whole, struct jv *out)
+static bool reads(struct jwork *w, struct jtext t, bool whole, struct jv *out)
 {
     char own[64], *end;
-    t = jtext_strip(t, NULL, true, true);
+    t = jtext_strip(w, t, NULL, true, true);
     if (!t.n || t.n >= sizeof own || memchr(t.p, 'x', t.n) || memchr(t.p, 'X', t.n)) return false;
     memcpy(own, t.p, t.n);
     own[t.n] = 0;
@@ -180,8 +180,8 @@ FILTER(as_int)
     if (!jmissing(&arg[1]) && number(r, at, &arg[1], 10) != 10) return jfail(r, at, "int of another base than 10");
     if (v.kind == JV_INT || v.kind == JV_BOOL) return jv_int(jv_as_int(&v));
     if (v.kind == JV_TEXT) {
-        if (reads(v.text, true, &got)) return got;
-        if (!reads(v.text, false, &v)) return other;
+        if (reads(&r->work, v.text, true, &got)) return got;
+        if (!reads(&r->work, v.text, false, &v)) return other;
     }
     if (v.kind == JV_REAL && fabs(v.r) < 9e18) return jv_int((int64_t)v.r);
     return other;
@@ -192,7 +192,7 @@ FILTER(as_float)
     struct jv other = jmissing(&arg[0]) ? jv_real(0) : arg[0], got;
     (void)r, (void)at;
     if (jv_is_number(&v)) return jv_real(jv_as_real(&v));
-    return v.kind == JV_TEXT && reads(v.text, false, &got) ? got : other;
+    return v.kind == JV_TEXT && reads(&r->work, v.text, false, &got) ? got : other;
 }
 FILTER(round_off)
 {
@@ -205,6 +205,7 @@ FILTER(round_off)
     if (jtext_same(how, "ceil")) return jv_real(ceil(x * scale) / scale);
     if (jtext_same(how, "floor")) return jv_real(floor(x * scale) / scale);
     char printed[400];
+    if (!jspend(r, at, 16)) return v;
     snprintf(printed, sizeof printed, "%.*f", (int)digits, x); /* as Python: of the exact value, ties to even */
     return jv_real(strtod(printed, NULL));
 }
@@ -218,7 +219,7 @@ static struct jv pick(struct jrun *r, const struct jnode *at, struct jv item, co
     if (attribute->kind != JV_TEXT) return jitem(r, at, &item, attribute);
     struct jtext rest = attribute->text, dot = {.p = ".", .n = 1};
     for (size_t from = 0; from <= rest.n && !r->code;) {
-        size_t end = jtext_find(rest, from, dot);
+        size_t end = jtext_find(&r->work, rest, from, dot);
         if (end > rest.n) end = rest.n;
         struct jv key = jv_text(jtext_part(rest, from, end));
         item = jitem(r, at, &item, &key);
@@ -300,7 +301,7 @@ static struct jv extreme(struct jrun *r, const struct jnode *at, struct jv v, co
     for (int64_t i = 1; i < l.n && jspend(r, at, 1); i++) {
         struct jv key = key_of(r, at, l.item[i], &arg[1], flag(&arg[0]));
         bool fails = false;
-        if (sign * jv_compare(&key, &best_key, &fails, 0) > 0) {
+        if (sign * jv_compare(&r->work, &key, &best_key, &fails, 0) > 0) {
             best = l.item[i];
             best_key = key;
         }
@@ -319,40 +320,22 @@ FILTER(largest)
     return extreme(r, at, v, arg, 1);
 }
 
-struct sorted {
-    struct jv key, value;
-    int64_t at;
-};
-static int by_key(const void *x, const void *y)
-{
-    const struct sorted *a = x, *b = y;
-    bool fails = false;
-    int order = jv_compare(&a->key, &b->key, &fails, 0);
-    return order ? order : (a->at > b->at) - (a->at < b->at);
-}
-
 /* Stable; descending, too. */
-static struct jv in_order(struct jrun *r, const struct jnode *at, struct sorted *all, int64_t n, bool descending)
+static struct jv in_order(struct jrun *r, const struct jnode *at, struct jsorted *all, int64_t n, bool descending)
 {
     struct jv *item = room_for(r, at, n);
-    for (int64_t i = 1; item && i < n && !r->code; i++) {
-        bool fails = false;
-        jv_compare(&all[i - 1].key, &all[i].key, &fails, 0);
-        if (fails) jfail(r, at, "%s and %s have no order", jv_type(&all[i - 1].key), jv_type(&all[i].key));
-    }
-    for (int64_t i = 0; i < n; i++) all[i].at = descending ? -i : i;
-    if (n && !r->code) qsort(all, to_size(n), sizeof *all, by_key);
-    for (int64_t i = 0; item && i < n; i++) item[i] = all[descending ? n - 1 - i : i].value;
-    return r->code ? jv_undefined("") : jv_list_of(item, n);
+    if (!item || !jsort(r, at, all, n, descending)) return jv_undefined("");
+    for (int64_t i = 0; i < n; i++) item[i] = all[i].value;
+    return jv_list_of(item, n);
 }
 FILTER(sort)
 {
     (void)args;
     struct jlist l = jitems(r, at, &v);
-    if (!jspend(r, at, l.n) || !jtake(r, at, to_size(l.n) * sizeof(struct sorted))) return v;
-    struct sorted *all = arena_alloc(r->arena, to_size(l.n) * sizeof *all);
+    if (!jspend(r, at, l.n) || !jtake(r, at, to_size(l.n) * sizeof(struct jsorted))) return v;
+    struct jsorted *all = jalloc(r, to_size(l.n) * sizeof *all);
     for (int64_t i = 0; i < l.n && !r->code; i++)
-        all[i] = (struct sorted){.key = key_of(r, at, l.item[i], &arg[2], flag(&arg[1])), .value = l.item[i]};
+        all[i] = (struct jsorted){.key = key_of(r, at, l.item[i], &arg[2], flag(&arg[1])), .value = l.item[i]};
     return in_order(r, at, all, l.n, flag(&arg[0]));
 }
 FILTER(dictsort)
@@ -363,11 +346,11 @@ FILTER(dictsort)
     if (v.kind != JV_MAP || (!values && !jtext_same(by, "key")))
         return jfail(r, at, "dictsort of a dict by key or value");
     struct jv none = jv_undefined(NULL), pairs = items(r, at, v, NULL, NULL);
-    if (r->code || !jtake(r, at, to_size(pairs.list.n) * sizeof(struct sorted))) return v;
-    struct sorted *all = arena_alloc(r->arena, to_size(pairs.list.n) * sizeof *all);
+    if (r->code || !jtake(r, at, to_size(pairs.list.n) * sizeof(struct jsorted))) return v;
+    struct jsorted *all = jalloc(r, to_size(pairs.list.n) * sizeof *all);
     for (int64_t i = 0; i < pairs.list.n && !r->code; i++)
-        all[i] = (struct sorted){.key = key_of(r, at, pairs.list.item[i].list.item[values], &none, flag(&arg[0])),
-                                 .value = pairs.list.item[i]};
+        all[i] = (struct jsorted){.key = key_of(r, at, pairs.list.item[i].list.item[values], &none, flag(&arg[0])),
+                                  .value = pairs.list.item[i]};
     return in_order(r, at, all, pairs.list.n, flag(&arg[2]));
 }
 FILTER(unique)
@@ -379,7 +362,7 @@ FILTER(unique)
     for (int64_t i = 0; key && i < l.n && jspend(r, at, n + 1); i++) {
         struct jv k = key_of(r, at, l.item[i], &arg[1], flag(&arg[0]));
         bool seen = false;
-        for (int64_t m = 0; m < n && !seen; m++) seen = jv_equal(&key[m], &k, 0);
+        for (int64_t m = 0; m < n && !seen; m++) seen = jv_equal(&r->work, &key[m], &k, 0);
         if (seen) continue;
         key[n] = k;
         item[n++] = l.item[i];
@@ -401,7 +384,7 @@ static const char *word(struct jrun *r, const struct jnode *at, const struct jar
         jfail(r, at, "the name of a filter, a test or an attribute was wanted");
         return NULL;
     }
-    char *own = arena_alloc(r->arena, args->value[i].text.n + 1);
+    char *own = jalloc(r, args->value[i].text.n + 1);
     return memcpy(own, args->value[i].text.p, args->value[i].text.n);
 }
 

@@ -23,12 +23,13 @@ METHOD(strip)
 {
     bool white = jmissing(&arg[0]) || arg[0].kind == JV_NONE;
     if (!white && !want_text(r, at, m, &arg[0])) return m->self;
-    return jv_text(jtext_strip(TEXT, white ? NULL : &arg[0].text, m->name[0] != 'r', m->name[0] != 'l'));
+    return jv_text(jtext_strip(&r->work, TEXT, white ? NULL : &arg[0].text, m->name[0] != 'r', m->name[0] != 'l'));
 }
 
-static bool edge_is(struct jtext t, struct jtext edge, bool end)
+static bool edge_is(struct jwork *w, struct jtext t, struct jtext edge, bool end)
 {
-    return edge.n <= t.n && !memcmp(end ? t.p + t.n - edge.n : t.p, edge.p, edge.n);
+    return jwork_add(w, 1 + (int64_t)(edge.n / 64)) && edge.n <= t.n &&
+           !memcmp(end ? t.p + t.n - edge.n : t.p, edge.p, edge.n);
 }
 METHOD(begins_or_ends)
 {
@@ -36,16 +37,17 @@ METHOD(begins_or_ends)
     if (!jmissing(&arg[1])) return jfail(r, at, "%s with a place is not known here; slice the text", m->name);
     if (arg[0].kind == JV_TUPLE) {
         bool any = false;
-        for (int64_t i = 0; i < arg[0].list.n; i++)
-            any = any || (want_text(r, at, m, &arg[0].list.item[i]) && edge_is(TEXT, arg[0].list.item[i].text, end));
+        for (int64_t i = 0; i < arg[0].list.n && jspend(r, at, 1); i++)
+            any = any ||
+                  (want_text(r, at, m, &arg[0].list.item[i]) && edge_is(&r->work, TEXT, arg[0].list.item[i].text, end));
         return jv_bool(any);
     }
-    return want_text(r, at, m, &arg[0]) ? jv_bool(edge_is(TEXT, arg[0].text, end)) : m->self;
+    return want_text(r, at, m, &arg[0]) ? jv_bool(edge_is(&r->work, TEXT, arg[0].text, end)) : m->self;
 }
 METHOD(remove_edge)
 {
     bool end = m->name[6] == 's';
-    if (!want_text(r, at, m, &arg[0]) || !edge_is(TEXT, arg[0].text, end)) return m->self;
+    if (!want_text(r, at, m, &arg[0]) || !edge_is(&r->work, TEXT, arg[0].text, end)) return m->self;
     size_t n = arg[0].text.n;
     return jv_text(end ? jtext_part(TEXT, 0, TEXT.n - n) : jtext_part(TEXT, n, TEXT.n));
 }
@@ -56,13 +58,13 @@ struct parts {
 };
 static void put_part(struct jrun *r, const struct jnode *at, struct parts *p, struct jtext t)
 {
-    if (!jspend(r, at, 1) || !jtake(r, at, 2 * sizeof(struct jv))) return;
+    if (!jspend(r, at, 1) || !jtake(r, at, to_size(p->n + 1) * 3 * sizeof(struct jv))) return;
     GROW(p->item, p->n, p->room, 1);
     p->item[p->n++] = jv_text(t);
 }
 static struct jv parts_done(struct jrun *r, struct parts *p, bool backwards)
 {
-    struct jv *item = arena_alloc(r->arena, to_size(p->n) * sizeof *item);
+    struct jv *item = jalloc(r, to_size(p->n) * sizeof *item);
     for (int64_t i = 0; i < p->n; i++) item[i] = p->item[backwards ? p->n - 1 - i : i];
     struct jv list = jv_list_of(item, p->n);
     xfree(p->item);
@@ -72,16 +74,17 @@ static struct jv parts_done(struct jrun *r, struct parts *p, bool backwards)
 /* At runs of white space, from the left. */
 static void split_words(struct jrun *r, const struct jnode *at, struct jtext t, int64_t most, struct parts *p)
 {
-    t = jtext_strip(t, NULL, true, false);
+    t = jtext_strip(&r->work, t, NULL, true, false);
     while (t.n && !r->code) {
         size_t end = 0;
         if (most-- == 0) {
-            put_part(r, at, p, jtext_strip(t, NULL, false, false));
+            put_part(r, at, p, jtext_strip(&r->work, t, NULL, false, false));
             return;
         }
         while (end < t.n && !jtext_space(t, end)) end++;
+        if (!jspend(r, at, 1 + (int64_t)(end / 16))) return;
         put_part(r, at, p, jtext_part(t, 0, end));
-        t = jtext_strip(jtext_part(t, end, t.n), NULL, true, false);
+        t = jtext_strip(&r->work, jtext_part(t, end, t.n), NULL, true, false);
     }
 }
 
@@ -89,7 +92,7 @@ static void split_at(struct jrun *r, const struct jnode *at, struct jtext t, str
                      struct parts *p)
 {
     size_t from = 0, hit;
-    while (most-- != 0 && !r->code && (hit = jtext_find(t, from, by)) <= t.n) {
+    while (most-- != 0 && !r->code && (hit = jtext_find(&r->work, t, from, by)) <= t.n) {
         put_part(r, at, p, jtext_part(t, from, hit));
         from = hit + by.n;
     }
@@ -102,7 +105,9 @@ static void split_from_end(struct jrun *r, const struct jnode *at, struct jtext 
     size_t end = t.n;
     while (most != 0 && !r->code && end >= by.n) {
         size_t from = end - by.n + 1;
-        while (from-- > 0 && memcmp(t.p + from, by.p, by.n)) {}
+        while (from-- > 0 && jspend(r, at, t.p[from] == *by.p ? 1 + (int64_t)(by.n / 64) : 0) &&
+               memcmp(t.p + from, by.p, by.n)) {}
+        if (r->code || !jspend(r, at, 1 + (int64_t)((end - from) / 16))) return;
         if (from == SIZE_MAX) break;
         put_part(r, at, p, jtext_part(t, from + by.n, end));
         end = from;
@@ -131,17 +136,17 @@ METHOD(splitlines)
     struct parts p = {0};
     bool keep = !jmissing(&arg[0]) && jv_true(&arg[0]);
     for (size_t from = 0, next; from < TEXT.n && !r->code; from = next) {
-        size_t end = jtext_line(TEXT, from, &next);
+        size_t end = jtext_line(&r->work, TEXT, from, &next);
         put_part(r, at, &p, jtext_part(TEXT, from, keep ? next : end));
     }
     return parts_done(r, &p, false);
 }
 METHOD(partition)
 {
-    struct jv *item = arena_alloc(r->arena, 3 * sizeof *item);
+    struct jv *item = jalloc(r, 3 * sizeof *item);
     if (!want_text(r, at, m, &arg[0])) return m->self;
     if (!arg[0].text.n) return jfail(r, at, "partition at an empty text");
-    size_t hit = jtext_find(TEXT, 0, arg[0].text), behind = hit + arg[0].text.n;
+    size_t hit = jtext_find(&r->work, TEXT, 0, arg[0].text), behind = hit + arg[0].text.n;
     bool found = hit <= TEXT.n;
     item[0] = found ? jv_text(jtext_part(TEXT, 0, hit)) : m->self;
     item[1] = found ? jv_text(jtext_part(TEXT, hit, behind)) : jv_word("");
@@ -172,19 +177,20 @@ METHOD(replace)
 METHOD(find)
 {
     if (!want_text(r, at, m, &arg[0])) return m->self;
-    size_t hit = jtext_find(TEXT, 0, arg[0].text), last = hit;
+    size_t hit = jtext_find(&r->work, TEXT, 0, arg[0].text), last = hit;
     while (m->name[0] == 'r' && last < TEXT.n && jspend(r, at, 1) &&
-           (last = jtext_find(TEXT, last + 1, arg[0].text)) <= TEXT.n)
+           (last = jtext_find(&r->work, TEXT, last + 1, arg[0].text)) <= TEXT.n)
         hit = last;
-    if (hit <= TEXT.n) return jv_int(jtext_length(jtext_part(TEXT, 0, hit)));
+    if (hit <= TEXT.n) return jv_int(jtext_length(&r->work, jtext_part(TEXT, 0, hit)));
     return m->name[0] == 'i' ? jfail(r, at, "index: the text does not hold that") : jv_int(-1);
 }
 METHOD(count)
 {
     int64_t n = 0;
     if (!want_text(r, at, m, &arg[0])) return m->self;
-    if (!arg[0].text.n) return jv_int(jtext_length(TEXT) + 1);
-    for (size_t hit = 0; jspend(r, at, 1) && (hit = jtext_find(TEXT, hit, arg[0].text)) <= TEXT.n; hit += arg[0].text.n)
+    if (!arg[0].text.n) return jv_int(jtext_length(&r->work, TEXT) + 1);
+    for (size_t hit = 0; jspend(r, at, 1) && (hit = jtext_find(&r->work, TEXT, hit, arg[0].text)) <= TEXT.n;
+         hit += arg[0].text.n)
         n++;
     return jv_int(n);
 }
@@ -202,7 +208,7 @@ METHOD(join)
 METHOD(is_kind)
 {
     (void)arg;
-    int is = jtext_kind(TEXT, m->name);
+    int is = jtext_kind(&r->work, TEXT, m->name);
     return is < 0 ? jfail(r, at, "%s beyond ASCII is not known here", m->name) : jv_bool(is);
 }
 
@@ -214,11 +220,11 @@ METHOD(pairs)
     const struct jmap *map = m->self.map;
     bool both = m->name[0] == 'i';
     if (!jspend(r, at, map->n) || !jtake(r, at, to_size(map->n) * 3 * sizeof(struct jv))) return m->self;
-    struct jv *item = arena_alloc(r->arena, to_size(map->n) * sizeof *item);
+    struct jv *item = jalloc(r, to_size(map->n) * sizeof *item);
     for (int64_t i = 0; i < map->n; i++) {
         item[i] = m->name[0] == 'v' ? map->pair[i].value : map->pair[i].key;
         if (!both) continue;
-        struct jv *two = arena_alloc(r->arena, 2 * sizeof *two);
+        struct jv *two = jalloc(r, 2 * sizeof *two);
         two[0] = map->pair[i].key;
         two[1] = map->pair[i].value;
         item[i] = (struct jv){.kind = JV_TUPLE, .list = {two, 2}};
@@ -228,7 +234,7 @@ METHOD(pairs)
 METHOD(get)
 {
     if (jmissing(&arg[0])) return jfail(r, at, "get: a key was wanted");
-    const struct jv *found = jspend(r, at, m->self.map->n / 8) ? jmap_get(m->self.map, &arg[0]) : NULL;
+    const struct jv *found = jspend(r, at, m->self.map->n / 8) ? jmap_get(&r->work, m->self.map, &arg[0]) : NULL;
     return found ? *found : jmissing(&arg[1]) ? jv_none() : arg[1];
 }
 METHOD(list_index)
@@ -236,7 +242,7 @@ METHOD(list_index)
     bool counts = m->name[0] == 'c';
     int64_t n = 0;
     for (int64_t i = 0; i < m->self.list.n && jspend(r, at, 1); i++) {
-        if (!jv_equal(&m->self.list.item[i], &arg[0], 0)) continue;
+        if (!jv_equal(&r->work, &m->self.list.item[i], &arg[0], 0)) continue;
         if (!counts) return jv_int(i);
         n++;
     }
@@ -246,7 +252,7 @@ METHOD(changed)
 {
     (void)at;
     struct jv *before = m->self.loop->changed;
-    bool same = !jmissing(before) && jv_equal(before, &arg[0], 0);
+    bool same = !jmissing(before) && jv_equal(&r->work, before, &arg[0], 0);
     (void)r;
     *before = arg[0];
     return jv_bool(!same);
@@ -342,7 +348,7 @@ static struct jv call_range(struct jrun *r, const struct jnode *at, const struct
         return jfail(r, at, "a range of more than %d numbers", JINJA_RANGE);
     n = span > 0 ? (int64_t)((span + step - 1) / step) : 0;
     if (!jspend(r, at, n) || !jtake(r, at, to_size(n) * sizeof(struct jv))) return jv_undefined("");
-    struct jv *item = arena_alloc(r->arena, to_size(n) * sizeof *item);
+    struct jv *item = jalloc(r, to_size(n) * sizeof *item);
     for (int64_t i = 0; i < n; i++) item[i] = jv_int(v[0] + i * v[2]);
     return jv_list_of(item, n);
 }
@@ -350,17 +356,17 @@ static struct jv call_range(struct jrun *r, const struct jnode *at, const struct
 /* dict(a=1) and namespace(a=1); of a dict, too. */
 static struct jv call_dict(struct jrun *r, const struct jnode *at, const struct jargs *args)
 {
-    struct jmap *map = arena_alloc(r->arena, sizeof *map);
+    struct jmap *map = jalloc(r, sizeof *map);
     for (int64_t i = 0; i < args->n && jspend(r, at, 1); i++) {
         if (args->name[i]) {
-            jmap_put(r->arena, map, jv_word(args->name[i]), args->value[i]);
+            jmap_put(&r->work, r->arena, map, jv_word(args->name[i]), args->value[i]);
             continue;
         }
         if (args->value[i].kind != JV_MAP)
             return jfail(r, at, "a dict of a %s is not known here", jv_type(&args->value[i]));
         const struct jmap *from = args->value[i].map;
         for (int64_t k = 0; k < from->n && jspend(r, at, 1 + k / 8) && jtake(r, at, 3 * sizeof(struct jpair)); k++)
-            jmap_put(r->arena, map, from->pair[k].key, from->pair[k].value);
+            jmap_put(&r->work, r->arena, map, from->pair[k].key, from->pair[k].value);
     }
     return (struct jv){.kind = JV_MAP, .map = map};
 }
@@ -389,7 +395,7 @@ static struct jv call_now(struct jrun *r, const struct jnode *at, const struct j
     memcpy(format, arg[0].text.p, arg[0].text.n);
     format[arg[0].text.n] = 0;
     size_t n = strftime(told, sizeof told, format, r->now);
-    char *own = arena_alloc(r->arena, n + 1);
+    char *own = jalloc(r, n + 1);
     return jv_text((struct jtext){.p = memcpy(own, told, n), .n = n});
 }
 

@@ -103,7 +103,7 @@ static void print_repr(struct jrun *r, const struct jnode *at, struct jbuild *b,
               depth > JV_DEPTH ? JV_DEPTH : JINJA_BYTES);
         return;
     }
-    if (v->kind == JV_TEXT) print_repr_text(b, v->text);
+    if (v->kind == JV_TEXT && jspend(r, at, (int64_t)v->text.n)) print_repr_text(b, v->text);
     else if (v->kind == JV_LIST || v->kind == JV_TUPLE) print_list(r, at, b, v, depth);
     else if (v->kind == JV_MAP) print_map(r, at, b, v->map, depth);
     else if (v->kind == JV_UNDEFINED) jbuild_puts(b, "Undefined");
@@ -126,10 +126,13 @@ void jprint(struct jrun *r, const struct jnode *at, struct jbuild *b, const stru
         jbuild_puts(b, number);
         break;
     case JV_REAL:
+        if (!jspend(r, at, 64)) break; /* up to 17 tries */
         jprint_real(v->r, number);
         jbuild_puts(b, number);
         break;
-    case JV_TEXT: jbuild_add(b, v->text); break;
+    case JV_TEXT:
+        if (jspend(r, at, (int64_t)(v->text.n / 64))) jbuild_add(b, v->text);
+        break;
     case JV_LIST:
     case JV_TUPLE:
     case JV_MAP: print_repr(r, at, b, v, 0); break;
@@ -198,31 +201,23 @@ static void json_key(struct jrun *r, const struct jnode *at, struct jbuild *b, c
     jbuild_puts(b, "\"");
 }
 
-static int by_key(const void *x, const void *y)
-{
-    const struct jpair *const *a = x, *const *b = y;
-    bool fails = false;
-    int order = jv_compare(&(*a)->key, &(*b)->key, &fails, 0);
-    return order ? order : *a < *b ? -1 : 1;
-}
-
 static void json_map(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jmap *m,
                      const struct json_style *s, int depth)
 {
-    const struct jpair **order = xmalloc(to_size(m->n + 1) * sizeof *order);
-    for (int64_t i = 0; i < m->n; i++) order[i] = &m->pair[i];
-    if (s->sorted) qsort(order, to_size(m->n), sizeof *order, by_key);
+    if (!jtake(r, at, to_size(m->n) * sizeof(struct jsorted))) return;
+    struct jsorted *order = jalloc(r, to_size(m->n) * sizeof *order);
+    for (int64_t i = 0; i < m->n; i++) order[i] = (struct jsorted){m->pair[i].key, m->pair[i].value};
+    if (s->sorted && !jsort(r, at, order, m->n, false)) return;
     jbuild_puts(b, "{");
     for (int64_t i = 0; i < m->n && !r->code; i++) {
         if (i) jbuild_puts(b, s->indent < 0 ? ", " : ",");
         json_newline(b, s, depth + 1);
-        json_key(r, at, b, &order[i]->key);
+        json_key(r, at, b, &order[i].key);
         jbuild_puts(b, ": ");
-        json_value(r, at, b, &order[i]->value, s, depth + 1);
+        json_value(r, at, b, &order[i].value, s, depth + 1);
     }
     if (m->n) json_newline(b, s, depth);
     jbuild_puts(b, "}");
-    xfree(order);
 }
 
 static void json_list(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jlist *l,
@@ -254,7 +249,9 @@ static void json_value(struct jrun *r, const struct jnode *at, struct jbuild *b,
         else jprint(r, at, b, v);
         break;
     case JV_INT: jprint(r, at, b, v); break;
-    case JV_TEXT: json_text(b, v->text); break;
+    case JV_TEXT:
+        if (jspend(r, at, (int64_t)(v->text.n / 8))) json_text(b, v->text);
+        break;
     case JV_LIST:
     case JV_TUPLE: json_list(r, at, b, &v->list, s, depth); break;
     case JV_MAP: json_map(r, at, b, v->map, s, depth); break;

@@ -12,29 +12,33 @@
 
 /* -- scopes -------------------------------------------------------------------------------------------------- */
 
-const struct jv *jlook(const struct jframe *f, const char *name)
+const struct jv *jlook(struct jwork *w, const struct jframe *f, const char *name)
 {
-    for (; f; f = f->up)
-        for (const struct jbinding *b = f->first; b; b = b->next)
-            if (!strcmp(b->name, name)) return &b->value;
-    return NULL;
+    const struct jv *found = NULL;
+    int64_t looked = 0;
+    for (; f && !found; f = f->up, looked++)
+        for (const struct jbinding *b = f->first; b && !found; b = b->next, looked++)
+            if (!strcmp(b->name, name)) found = &b->value;
+    return jwork_add(w, looked / 8) ? found : NULL;
 }
 
 void jset(struct jrun *r, const char *name, struct jv value)
 {
-    for (struct jbinding *b = r->frame->first; b; b = b->next)
-        if (!strcmp(b->name, name)) {
-            b->value = value;
-            return;
-        }
-    struct jbinding *b = arena_alloc(r->arena, sizeof *b);
-    *b = (struct jbinding){.next = r->frame->first, .name = name, .value = value};
-    r->frame->first = b;
+    struct jbinding *b = r->frame->first;
+    int64_t looked = 0;
+    for (; b && strcmp(b->name, name) != 0; b = b->next) looked++;
+    (void)jwork_add(&r->work, looked / 8);
+    if (!b) {
+        b = jalloc(r, sizeof *b);
+        *b = (struct jbinding){.next = r->frame->first, .name = name};
+        r->frame->first = b;
+    }
+    b->value = value;
 }
 
 static struct jframe *open_frame(struct jrun *r, struct jframe *up)
 {
-    struct jframe *f = arena_alloc(r->arena, sizeof *f), *old = r->frame;
+    struct jframe *f = jalloc(r, sizeof *f), *old = r->frame;
     f->up = up;
     r->frame = f;
     return old;
@@ -49,12 +53,13 @@ static void assign(struct jrun *r, const struct jnode *target, struct jv value)
         return;
     }
     if (target->kind == JN_ATTR) {
-        const struct jv *space = jlook(r->frame, target->a->name);
+        const struct jv *space = jlook(&r->work, r->frame, target->a->name);
         if (!space || space->kind != JV_NAMESPACE) {
             jfail(r, target, "%.60s.%.60s: only a namespace() can be written to", target->a->name, target->name);
             return;
         }
-        if (jtake(r, target, sizeof(struct jpair))) jmap_put(r->arena, space->map, jv_word(target->name), value);
+        if (jtake(r, target, sizeof(struct jpair)))
+            jmap_put(&r->work, r->arena, space->map, jv_word(target->name), value);
         return;
     }
     struct jlist items = jitems(r, target, &value);
@@ -124,7 +129,7 @@ static struct jlist chosen(struct jrun *r, const struct jnode *n, struct jlist a
 {
     struct jlist kept = {0};
     if (!n->c || !jtake(r, n, to_size(all.n) * sizeof(struct jv))) return all;
-    kept.item = arena_alloc(r->arena, to_size(all.n) * sizeof *kept.item);
+    kept.item = jalloc(r, to_size(all.n) * sizeof *kept.item);
     for (int64_t i = 0; i < all.n && !r->code; i++) {
         struct jframe *old = open_frame(r, r->frame);
         assign(r, n->a, all.item[i]);
@@ -140,11 +145,11 @@ static void run_for(struct jrun *r, const struct jnode *n)
     struct jv v = jeval(r, n->b);
     if (r->code) return;
     struct jlist items = chosen(r, n, jitems(r, n->b, &v));
-    struct jv *changed = arena_alloc(r->arena, sizeof *changed);
+    struct jv *changed = jalloc(r, sizeof *changed);
     *changed = jv_undefined(NULL);
     r->loops++;
     for (int64_t i = 0; i < items.n && !r->code; i++) {
-        struct jloop *loop = arena_alloc(r->arena, sizeof *loop);
+        struct jloop *loop = jalloc(r, sizeof *loop);
         *loop = (struct jloop){.items = items, .at = i, .depth = 0, .changed = changed};
         struct jframe *old = open_frame(r, r->frame);
         jset(r, "loop", (struct jv){.kind = JV_LOOP, .loop = loop});
@@ -175,7 +180,7 @@ static void run_set_block(struct jrun *r, const struct jnode *n)
 
 static void run_macro(struct jrun *r, const struct jnode *n)
 {
-    struct jmacro *m = arena_alloc(r->arena, sizeof *m);
+    struct jmacro *m = jalloc(r, sizeof *m);
     *m = (struct jmacro){.node = n, .frame = r->frame};
     jset(r, n->name, (struct jv){.kind = JV_MACRO, .macro = m});
 }
@@ -187,7 +192,7 @@ struct jv jmacro_call(struct jrun *r, const struct jnode *at, const struct jmacr
     for (const struct jnode *p = m->node->items; p && !r->code; p = p->next, k++) {
         struct jv v = jv_undefined(p->name);
         bool given = false;
-        for (int64_t i = 0; i < args->n; i++) {
+        for (int64_t i = 0; i < args->n && jspend(r, at, i & 1); i++) {
             bool this_one = args->name[i] ? !strcmp(args->name[i], p->name) : i == k;
             if (this_one && given) jfail(r, at, "%.60s: the argument %.60s is given twice", m->node->name, p->name);
             if (this_one) v = args->value[i];
@@ -243,7 +248,10 @@ void jexecute(struct jrun *r, const struct jnode *n)
     }
     r->depth++;
     for (; n && !r->code && r->jump == JUMP_NONE; n = n->next)
-        if (jspend(r, n, 1)) how[n->kind](r, n);
+        if (jspend(r, n, 1)) {
+            how[n->kind](r, n);
+            (void)jbounded(r, n);
+        }
     r->depth--;
 }
 
@@ -378,7 +386,14 @@ int jinja_render(const struct jinja *t, struct jinja_scope *s, const struct tm *
 {
     struct jframe outer = {0};
     struct jbuild b = {0};
-    struct jrun r = {.t = t, .arena = arena_new(), .frame = &outer, .out = &b, .into = out, .now = now, .e = e};
+    struct jrun r = {.t = t,
+                     .arena = arena_new(),
+                     .frame = &outer,
+                     .out = &b,
+                     .into = out,
+                     .now = now,
+                     .e = e,
+                     .work.most = JINJA_STEPS};
     r.strict = s->strict;
     *out = (struct jinja_output){0};
     for (int i = 0; i < s->n; i++) jset(&r, s->entries[i].name, s->entries[i].value);

@@ -12,7 +12,7 @@
 #include "jinja/jinja_value.h"
 
 enum {
-    JINJA_STEPS = 4 << 20,    /* nodes evaluated, and items looked at */
+    JINJA_STEPS = 8 << 20,    /* of jwork: nodes evaluated, values looked at, bytes of text */
     JINJA_CALLS = 250,        /* nodes within nodes */
     JINJA_BYTES = 64 << 20,   /* put out */
     JINJA_MEMORY = 512 << 20, /* texts and lists made on the way */
@@ -48,7 +48,7 @@ struct jrun {
     struct jbuild *out;
     struct jinja_output *into;
     const struct tm *now;
-    int64_t steps, memory;
+    struct jwork work;
     int depth, loops;
     bool strict;   /* of the scope: what is undefined is not put out as nothing */
     bool captured; /* what is put out goes into a value, not into the text */
@@ -70,7 +70,10 @@ struct jv jeval(struct jrun *r, const struct jnode *n);
 /* Sets the error, with the node's place; undefined. */
 struct jv jfail(struct jrun *r, const struct jnode *at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool jspend(struct jrun *r, const struct jnode *at, int64_t steps); /* false: too many, which is an error */
-bool jtake(struct jrun *r, const struct jnode *at, size_t bytes);   /* the same of memory */
+/* Before so many bytes are taken from the arena at once: false, and an error, where they are too many. */
+bool jtake(struct jrun *r, const struct jnode *at, size_t bytes);
+void *jalloc(struct jrun *r, size_t bytes);            /* from the arena, counted; zeroed */
+bool jbounded(struct jrun *r, const struct jnode *at); /* false, and an error, after too many of either */
 /* A builder's text as a value, or an error when it is too long. */
 struct jv jdone(struct jrun *r, const struct jnode *at, struct jbuild *b);
 /* What a loop over the value gives; an error where it gives nothing. */
@@ -92,7 +95,7 @@ bool jdefined(struct jrun *r, const struct jnode *at, const struct jv *v);
 void jexecute(struct jrun *r, const struct jnode *n); /* and all that follow it */
 struct jv jmacro_call(struct jrun *r, const struct jnode *at, const struct jmacro *m, const struct jargs *args);
 void jset(struct jrun *r, const char *name, struct jv value); /* in the innermost scope */
-const struct jv *jlook(const struct jframe *f, const char *name);
+const struct jv *jlook(struct jwork *w, const struct jframe *f, const char *name);
 
 /* -- jinja_print.c ------------------------------------------------------------------------------------------- */
 
@@ -110,17 +113,26 @@ enum jcase { JCASE_UPPER, JCASE_LOWER, JCASE_TITLE, JCASE_CAPITALIZE, JCASE_WORD
 /* WORDS: as the filter `title` has it. ASCII and what has one other letter; where more is needed, an error. */
 struct jtext jtext_case(struct jrun *r, const struct jnode *at, struct jtext t, enum jcase how);
 /* Without what is in `chars` at its ends; chars NULL: white space. */
-struct jtext jtext_strip(struct jtext t, const struct jtext *chars, bool left, bool right);
+struct jtext jtext_strip(struct jwork *w, struct jtext t, const struct jtext *chars, bool left, bool right);
 /* Where `what` begins in t from byte `from` on; t.n + 1: nowhere. */
-size_t jtext_find(struct jtext t, size_t from, struct jtext what);
+size_t jtext_find(struct jwork *w, struct jtext t, size_t from, struct jtext what);
 struct jtext jtext_replace(struct jrun *r, const struct jnode *at, struct jtext t, struct jtext old, struct jtext with,
                            int64_t most);
 /* The end of the line that begins at `from`, and where the next one begins, as Python's splitlines has it. */
-size_t jtext_line(struct jtext t, size_t from, size_t *next);
+size_t jtext_line(struct jwork *w, struct jtext t, size_t from, size_t *next);
 bool jtext_ends_line(struct jtext t);                                          /* the text ends with what ends a line */
 struct jv jtext_chars(struct jrun *r, const struct jnode *at, struct jtext t); /* a list of them */
 bool jtext_who(struct jtext t, size_t at);
-int jtext_kind(struct jtext t, const char *what); /* isdigit, isalpha, ...: 1, 0; -1: needs more than ASCII */
+int jtext_kind(struct jwork *w, struct jtext t,
+               const char *what); /* isdigit, isalpha, ...: 1, 0; -1: needs more than ASCII */
+
+/* -- jinja_sort.c ---------------------------------------------------------------------------------------------- */
+
+struct jsorted {
+    struct jv key, value;
+};
+/* By key, equal ones in their order, descending too; false after an error: keys without an order, or too many steps. */
+bool jsort(struct jrun *r, const struct jnode *at, struct jsorted *all, int64_t n, bool descending);
 
 /* -- filters, tests, methods ----------------------------------------------------------------------------------- */
 

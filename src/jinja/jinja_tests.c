@@ -104,19 +104,19 @@ TEST(divisibleby)
 static bool compared(struct jrun *r, const struct jnode *at, const struct jv *v, const struct jv *arg, const char *op)
 {
     bool fails = false;
-    int order = jv_compare(v, arg, &fails, 0);
+    int order = jv_compare(&r->work, v, arg, &fails, 0);
     if (fails) jfail(r, at, "%s and %s have no order", jv_type(v), jv_type(arg));
     return (strchr(op, '<') && order < 0) || (strchr(op, '>') && order > 0) || (strchr(op, '=') && order == 0);
 }
 TEST(equal)
 {
     UNUSED;
-    return jv_equal(v, &arg[0], 0);
+    return jv_equal(&r->work, v, &arg[0], 0);
 }
 TEST(unequal)
 {
     UNUSED;
-    return !jv_equal(v, &arg[0], 0);
+    return !jv_equal(&r->work, v, &arg[0], 0);
 }
 TEST(greater) { return compared(r, at, v, &arg[0], ">"); }
 TEST(less) { return compared(r, at, v, &arg[0], "<"); }
@@ -127,19 +127,20 @@ TEST(same_as)
     UNUSED;
     bool one = v->kind == JV_NONE || v->kind == JV_BOOL;
     if (!one) jfail(r, at, "sameas is known for true, false and none only; == compares values");
-    return one && v->kind == arg[0].kind && jv_equal(v, &arg[0], 0);
+    return one && v->kind == arg[0].kind && jv_equal(&r->work, v, &arg[0], 0);
 }
 TEST(in)
 {
-    if (arg[0].kind == JV_TEXT && v->kind == JV_TEXT) return jtext_find(arg[0].text, 0, v->text) <= arg[0].text.n;
+    if (arg[0].kind == JV_TEXT && v->kind == JV_TEXT)
+        return jtext_find(&r->work, arg[0].text, 0, v->text) <= arg[0].text.n;
     struct jlist items = jitems(r, at, &arg[0]);
     for (int64_t i = 0; i < items.n && jspend(r, at, 1); i++)
-        if (jv_equal(v, &items.item[i], 0)) return true;
+        if (jv_equal(&r->work, v, &items.item[i], 0)) return true;
     return false;
 }
 static bool in_case(struct jrun *r, const struct jnode *at, const struct jv *v, const char *kind)
 {
-    int is = jtext_kind(jstring(r, at, v), kind);
+    int is = jtext_kind(&r->work, jstring(r, at, v), kind);
     if (is < 0) jfail(r, at, "the case of letters beyond ASCII is not known here");
     return is == 1;
 }

@@ -42,6 +42,7 @@ static uint32_t change(struct casing *k, uint32_t c, bool up)
         jfail(k->r, k->at, "the case of U+%04X is not changed here: it needs more than one character for one", c);
         return c;
     }
+    if (!k->locale && !jspend(k->r, k->at, 64)) return c;
     if (!k->locale) k->locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     if (!k->locale) {
         jfail(k->r, k->at, "the case of U+%04X cannot be changed: this system has no locale C.UTF-8", c);
@@ -88,6 +89,7 @@ struct jtext jtext_case(struct jrun *r, const struct jnode *at, struct jtext t, 
 {
     struct casing k = {.r = r, .at = at, .how = how};
     struct jbuild b = {0};
+    if (!jspend(r, at, (int64_t)(t.n / 2))) return (struct jtext){.p = ""};
     for (size_t i = 0; i < t.n && !r->code;) {
         uint32_t c = (unsigned char)t.p[i];
         int len = c < 0x80 ? 1 : str_utf8(t.p + i, &c);
@@ -102,8 +104,9 @@ struct jtext jtext_case(struct jrun *r, const struct jnode *at, struct jtext t, 
     return done.kind == JV_TEXT ? done.text : (struct jtext){.p = ""};
 }
 
-int jtext_kind(struct jtext t, const char *what)
+int jtext_kind(struct jwork *w, struct jtext t, const char *what)
 {
+    if (!jwork_add(w, (int64_t)t.n)) return 0;
     bool any_cased = false, good = t.n > 0;
     for (size_t i = 0; i < t.n; i++) {
         unsigned char c = (unsigned char)t.p[i];
@@ -123,8 +126,9 @@ int jtext_kind(struct jtext t, const char *what)
 /* -- ends and parts ------------------------------------------------------------------------------------------ */
 
 /* Bytes of the character at p[at] (last: that ends there) if it is one of chars, else 0. */
-static size_t one_of(struct jtext t, size_t at, const struct jtext *chars, bool last)
+static size_t one_of(struct jwork *w, struct jtext t, size_t at, const struct jtext *chars, bool last)
 {
+    if (!jwork_add(w, 1)) return 0;
     if (!chars) return last ? jtext_space_before(t, at) : jtext_space(t, at);
     size_t from = at, to = at;
     if (last) {
@@ -136,30 +140,31 @@ static size_t one_of(struct jtext t, size_t at, const struct jtext *chars, bool 
         do to++;
         while (to < t.n && ((unsigned char)t.p[to] & 0xC0) == 0x80);
     }
-    return jtext_find(*chars, 0, jtext_part(t, from, to)) <= chars->n ? to - from : 0;
+    return jtext_find(w, *chars, 0, jtext_part(t, from, to)) <= chars->n ? to - from : 0;
 }
 
-struct jtext jtext_strip(struct jtext t, const struct jtext *chars, bool left, bool right)
+struct jtext jtext_strip(struct jwork *w, struct jtext t, const struct jtext *chars, bool left, bool right)
 {
     size_t from = 0, to = t.n, len;
-    while (left && (len = one_of(t, from, chars, false))) from += len;
-    while (right && to > from && (len = one_of(t, to, chars, true))) to -= len;
+    while (left && (len = one_of(w, t, from, chars, false))) from += len;
+    while (right && to > from && (len = one_of(w, t, to, chars, true))) to -= len;
     return jtext_part(t, from, to);
 }
 
-size_t jtext_find(struct jtext t, size_t from, struct jtext what)
+size_t jtext_find(struct jwork *w, struct jtext t, size_t from, struct jtext what)
 {
     if (from > t.n || what.n > t.n - from) return t.n + 1;
     if (!what.n) return from;
     const char *hit = memmem(t.p + from, t.n - from, what.p, what.n);
-    return hit ? (size_t)(hit - t.p) : t.n + 1;
+    size_t at = hit ? (size_t)(hit - t.p) : t.n + 1;
+    return jwork_add(w, 1 + (int64_t)((hit ? at - from : t.n - from) / 64 + what.n / 64)) ? at : t.n + 1;
 }
 
 /* "" stands before each character and at the end. */
-static void replace_nothing(struct jbuild *b, struct jtext t, struct jtext with, int64_t most)
+static void replace_nothing(struct jwork *w, struct jbuild *b, struct jtext t, struct jtext with, int64_t most)
 {
     size_t at = 0;
-    for (; most != 0 && b->text.n <= JINJA_BYTES; most--) {
+    for (; most != 0 && b->text.n <= JINJA_BYTES && jwork_add(w, 1); most--) {
         jbuild_add(b, with);
         if (at >= t.n) return;
         size_t end = at + 1;
@@ -175,8 +180,8 @@ struct jtext jtext_replace(struct jrun *r, const struct jnode *at, struct jtext 
 {
     struct jbuild b = {0};
     size_t done = 0, hit;
-    if (!old.n) replace_nothing(&b, t, with, most);
-    while (old.n && most != 0 && b.text.n <= JINJA_BYTES && (hit = jtext_find(t, done, old)) <= t.n) {
+    if (!old.n) replace_nothing(&r->work, &b, t, with, most);
+    while (old.n && most != 0 && b.text.n <= JINJA_BYTES && (hit = jtext_find(&r->work, t, done, old)) <= t.n) {
         jbuild_add(&b, jtext_part(t, done, hit));
         jbuild_add(&b, with);
         done = hit + old.n;
@@ -199,11 +204,12 @@ static size_t line_break(struct jtext t, size_t at)
     return separator ? 3 : 0;
 }
 
-size_t jtext_line(struct jtext t, size_t from, size_t *next)
+size_t jtext_line(struct jwork *w, struct jtext t, size_t from, size_t *next)
 {
     size_t end = from, n = 0;
     while (end < t.n && !(n = line_break(t, end))) end++;
     *next = end + n;
+    (void)jwork_add(w, 1 + (int64_t)((end - from) / 16));
     return end;
 }
 
@@ -216,9 +222,9 @@ bool jtext_ends_line(struct jtext t)
 
 struct jv jtext_chars(struct jrun *r, const struct jnode *at, struct jtext t)
 {
-    int64_t n = jtext_length(t), k = 0;
+    int64_t n = jtext_length(&r->work, t), k = 0;
     if (!jspend(r, at, n) || !jtake(r, at, to_size(n) * sizeof(struct jv))) return jv_undefined("");
-    struct jv *item = arena_alloc(r->arena, to_size(n) * sizeof *item);
+    struct jv *item = jalloc(r, to_size(n) * sizeof *item);
     for (size_t from = 0; from < t.n;) {
         size_t to = from + 1;
         while (to < t.n && ((unsigned char)t.p[to] & 0xC0) == 0x80) to++;

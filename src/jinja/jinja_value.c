@@ -68,10 +68,10 @@ struct jtext jtext_part(struct jtext t, size_t from, size_t to)
     return (struct jtext){.p = t.p + from, .who = t.who ? t.who + from : NULL, .n = to - from, .data = t.data};
 }
 
-void jmap_put(struct arena *a, struct jmap *m, struct jv key, struct jv value)
+void jmap_put(struct jwork *w, struct arena *a, struct jmap *m, struct jv key, struct jv value)
 {
     for (int64_t i = 0; i < m->n; i++)
-        if (jv_equal(&m->pair[i].key, &key, 0)) {
+        if (jv_equal(w, &m->pair[i].key, &key, 0)) {
             m->pair[i].value = value;
             return;
         }
@@ -79,6 +79,7 @@ void jmap_put(struct arena *a, struct jmap *m, struct jv key, struct jv value)
         struct jpair *old = m->pair;
         m->room = m->room ? 2 * m->room : 4;
         m->pair = arena_alloc(a, to_size(m->room) * sizeof *m->pair);
+        w->bytes += m->room * (int64_t)sizeof *m->pair;
         if (m->n) memcpy(m->pair, old, to_size(m->n) * sizeof *m->pair);
     }
     m->pair[m->n++] = (struct jpair){key, value};
@@ -131,37 +132,39 @@ double jv_as_real(const struct jv *v) { return v->kind == JV_REAL ? v->r : (doub
 
 bool jtext_same(struct jtext t, const char *word) { return strlen(word) == t.n && !memcmp(t.p, word, t.n); }
 
-static bool lists_equal(const struct jv *a, const struct jv *b, int depth)
+static bool lists_equal(struct jwork *w, const struct jv *a, const struct jv *b, int depth)
 {
     if (a->list.n != b->list.n) return false;
     for (int64_t i = 0; i < a->list.n; i++)
-        if (!jv_equal(&a->list.item[i], &b->list.item[i], depth + 1)) return false;
+        if (!jv_equal(w, &a->list.item[i], &b->list.item[i], depth + 1)) return false;
     return true;
 }
 
-static bool maps_equal(const struct jmap *a, const struct jmap *b, int depth)
+static bool maps_equal(struct jwork *w, const struct jmap *a, const struct jmap *b, int depth)
 {
     if (a->n != b->n) return false;
     for (int64_t i = 0; i < a->n; i++) {
-        const struct jv *other = jmap_get(b, &a->pair[i].key);
-        if (!other || !jv_equal(&a->pair[i].value, other, depth + 1)) return false;
+        const struct jv *other = jmap_get(w, b, &a->pair[i].key);
+        if (!other || !jv_equal(w, &a->pair[i].value, other, depth + 1)) return false;
     }
     return true;
 }
 
-bool jv_equal(const struct jv *a, const struct jv *b, int depth)
+bool jv_equal(struct jwork *w, const struct jv *a, const struct jv *b, int depth)
 {
-    if (depth > JV_DEPTH) return false;
+    if (!jwork_add(w, 1) || depth > JV_DEPTH) return false;
     if (jv_is_number(a) && jv_is_number(b)) {
         if (a->kind == JV_REAL || b->kind == JV_REAL) return jv_as_real(a) == jv_as_real(b);
         return jv_as_int(a) == jv_as_int(b);
     }
     if (a->kind != b->kind) return false;
     switch (a->kind) {
-    case JV_TEXT: return a->text.n == b->text.n && !memcmp(a->text.p, b->text.p, a->text.n);
+    case JV_TEXT:
+        return a->text.n == b->text.n && jwork_add(w, (int64_t)(a->text.n / 64)) &&
+               !memcmp(a->text.p, b->text.p, a->text.n);
     case JV_LIST:
-    case JV_TUPLE: return lists_equal(a, b, depth);
-    case JV_MAP: return maps_equal(a->map, b->map, depth);
+    case JV_TUPLE: return lists_equal(w, a, b, depth);
+    case JV_MAP: return maps_equal(w, a->map, b->map, depth);
     case JV_NAMESPACE: return a->map == b->map;
     case JV_MACRO: return a->macro == b->macro;
     case JV_LOOP: return a->loop == b->loop;
@@ -171,8 +174,9 @@ bool jv_equal(const struct jv *a, const struct jv *b, int depth)
     }
 }
 
-int jv_compare(const struct jv *a, const struct jv *b, bool *fails, int depth)
+int jv_compare(struct jwork *w, const struct jv *a, const struct jv *b, bool *fails, int depth)
 {
+    if (!jwork_add(w, 1)) return 0;
     if (jv_is_number(a) && jv_is_number(b)) {
         if (a->kind != JV_REAL && b->kind != JV_REAL) {
             int64_t x = jv_as_int(a), y = jv_as_int(b);
@@ -184,28 +188,30 @@ int jv_compare(const struct jv *a, const struct jv *b, bool *fails, int depth)
     }
     if (a->kind == JV_TEXT && b->kind == JV_TEXT) { /* the order of bytes is that of code points */
         size_t n = a->text.n < b->text.n ? a->text.n : b->text.n;
+        if (!jwork_add(w, (int64_t)(n / 64))) return 0;
         int first = n ? memcmp(a->text.p, b->text.p, n) : 0;
         return first ? first : (a->text.n > b->text.n) - (a->text.n < b->text.n);
     }
     if (a->kind == b->kind && (a->kind == JV_LIST || a->kind == JV_TUPLE) && depth < JV_DEPTH) {
         for (int64_t i = 0; i < a->list.n && i < b->list.n; i++)
-            if (!jv_equal(&a->list.item[i], &b->list.item[i], depth + 1))
-                return jv_compare(&a->list.item[i], &b->list.item[i], fails, depth + 1);
+            if (!jv_equal(w, &a->list.item[i], &b->list.item[i], depth + 1))
+                return jv_compare(w, &a->list.item[i], &b->list.item[i], fails, depth + 1);
         return (a->list.n > b->list.n) - (a->list.n < b->list.n);
     }
     *fails = true;
     return 0;
 }
 
-const struct jv *jmap_get(const struct jmap *m, const struct jv *key)
+const struct jv *jmap_get(struct jwork *w, const struct jmap *m, const struct jv *key)
 {
     for (int64_t i = 0; i < m->n; i++)
-        if (jv_equal(&m->pair[i].key, key, 0)) return &m->pair[i].value;
+        if (jv_equal(w, &m->pair[i].key, key, 0)) return &m->pair[i].value;
     return NULL;
 }
 
-const struct jv *jmap_word(const struct jmap *m, const char *key)
+const struct jv *jmap_word(struct jwork *w, const struct jmap *m, const char *key)
 {
+    if (!jwork_add(w, m->n / 4)) return NULL;
     for (int64_t i = 0; i < m->n; i++)
         if (m->pair[i].key.kind == JV_TEXT && jtext_same(m->pair[i].key.text, key)) return &m->pair[i].value;
     return NULL;
@@ -215,15 +221,17 @@ const struct jv *jmap_word(const struct jmap *m, const char *key)
 
 static bool begins(char c) { return ((unsigned char)c & 0xC0) != 0x80; }
 
-int64_t jtext_length(struct jtext t)
+int64_t jtext_length(struct jwork *w, struct jtext t)
 {
     int64_t n = 0;
+    if (!jwork_add(w, (int64_t)(t.n / 32))) return 0;
     for (size_t i = 0; i < t.n; i++) n += begins(t.p[i]);
     return n;
 }
 
-size_t jtext_at(struct jtext t, int64_t character)
+size_t jtext_at(struct jwork *w, struct jtext t, int64_t character)
 {
+    if (!jwork_add(w, (int64_t)(t.n / 32))) return t.n;
     for (size_t i = 0; i < t.n; i++)
         if (begins(t.p[i]) && character-- == 0) return i;
     return t.n;

@@ -77,6 +77,21 @@ struct jmethod {
     const char *name;
 };
 
+/* -- what it costs ------------------------------------------------------------------------------------------- */
+
+/* Steps that a rendering has taken. Whatever looks at more than a fixed number of values or bytes takes this and
+ * counts: a step for a value, and for 4 to 64 bytes of text, so that no template takes long without many. Beyond the
+ * most that there are comparisons answer at once, whatever; the evaluation of the node they are for is an error then
+ * (jbounded of jinja_run.h). bytes: taken from the rendering's arena. */
+struct jwork {
+    int64_t steps, most, bytes;
+};
+static inline bool jwork_add(struct jwork *w, int64_t steps)
+{
+    w->steps += steps;
+    return w->steps <= w->most;
+}
+
 /* -- making ------------------------------------------------------------------------------------------------- */
 
 static inline struct jv jv_none(void) { return (struct jv){.kind = JV_NONE}; }
@@ -92,7 +107,8 @@ struct jv jv_list_of(struct jv *item, int64_t n);
 struct jv jv_from_json(struct arena *a, const struct json *v);
 /* The part [from, to) of a text. */
 struct jtext jtext_part(struct jtext t, size_t from, size_t to);
-void jmap_put(struct arena *a, struct jmap *m, struct jv key, struct jv value); /* an equal key's value is replaced */
+void jmap_put(struct jwork *w, struct arena *a, struct jmap *m, struct jv key,
+              struct jv value); /* an equal key's value is replaced */
 
 /* -- asking ------------------------------------------------------------------------------------------------- */
 
@@ -104,17 +120,17 @@ int64_t jv_as_int(const struct jv *v); /* of INT and BOOL */
 bool jtext_same(struct jtext t, const char *word);
 /* Equal as in Python; where values lie deeper in each other than JV_DEPTH they count as unequal. */
 enum { JV_DEPTH = 200 };
-bool jv_equal(const struct jv *a, const struct jv *b, int depth);
+bool jv_equal(struct jwork *w, const struct jv *a, const struct jv *b, int depth);
 /* < 0, 0, > 0; *fails where Python knows no order between them. */
-int jv_compare(const struct jv *a, const struct jv *b, bool *fails, int depth);
-const struct jv *jmap_get(const struct jmap *m, const struct jv *key);
-const struct jv *jmap_word(const struct jmap *m, const char *key);
+int jv_compare(struct jwork *w, const struct jv *a, const struct jv *b, bool *fails, int depth);
+const struct jv *jmap_get(struct jwork *w, const struct jmap *m, const struct jv *key);
+const struct jv *jmap_word(struct jwork *w, const struct jmap *m, const char *key);
 
 /* -- characters --------------------------------------------------------------------------------------------- */
 
 /* Text is valid UTF-8 throughout, so characters are counted by their first bytes. */
-int64_t jtext_length(struct jtext t);
-size_t jtext_at(struct jtext t, int64_t character); /* its first byte; t.n behind the last one */
+int64_t jtext_length(struct jwork *w, struct jtext t);
+size_t jtext_at(struct jwork *w, struct jtext t, int64_t character); /* its first byte; t.n behind the last one */
 /* Bytes of the white space (as Python's str.isspace sees it) at t.p[at], 0: none; and of that which ends at `end`. */
 size_t jtext_space(struct jtext t, size_t at);
 size_t jtext_space_before(struct jtext t, size_t end);

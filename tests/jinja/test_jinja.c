@@ -197,7 +197,7 @@ static void test_limits(void **state)
 {
     (void)state;
     struct str deep = {0};
-    refused("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", "steps");
+    refused("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", "more than");
     refused("{{ 'abcdefgh' * 100000000 }}", "MiB of values");
     refused("{% set n = namespace(s='xxxxxxxxxxxxxxxx') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor "
             "%}",
@@ -227,6 +227,93 @@ static void test_limits(void **state)
     refused(text.p, "within each other");
     str_free(&text);
     str_free(&deep);
+}
+
+/* Values of which a few lines make 2^60: whatever walks one is counted by what it walks. None of these comes to an end
+ * otherwise. */
+static void test_counted(void **state)
+{
+    (void)state;
+    /* Lists that hold the same list twice, sixty deep: l and m are equal, and so are the dicts d and f. */
+    static const char doubled[] =
+        "{% set n = namespace(l=[1], m=[1], d={'a': 1}, f={'a': 1}) %}{% for i in range(60) %}"
+        "{% set n.l = [n.l, n.l] %}{% set n.m = [n.m, n.m] %}"
+        "{% set n.d = {'a': n.d, 'b': n.d} %}{% set n.f = {'a': n.f, 'b': n.f} %}{% endfor %}";
+    static const char *const walks[] = {
+        "n.l == n.m",
+        "n.l != n.m",
+        "n.l < n.m",
+        "n.l >= n.m",
+        "n.d == n.f",
+        "n.l in [n.m]",
+        "n.l not in [n.m]",
+        "n.l is in([n.m])",
+        "n.l is eq(n.m)",
+        "n.l is ne(n.m)",
+        "n.l is lt(n.m)",
+        "[n.l, n.m] | sort",
+        "[n.l, n.m] | unique",
+        "[n.l, n.m] | max",
+        "[n.l, n.m] | min",
+        "[{'a': n.l}, {'a': n.m}] | sort(attribute='a')",
+        "[n.l] | map('string') | list",
+        "[n.l] | selectattr(0, 'equalto', n.m[0]) | list",
+        "{'k': n.l, 'j': n.m} | dictsort(by='value')",
+        "[n.l].index(n.m)",
+        "[n.l].count(n.m)",
+        "[n.l, 1] | join",
+        "n.l ~ ''",
+        "n.l | string",
+        "n.l | tojson",
+        "n.d | tojson(sort_keys=true)",
+        "n.l | upper",
+        "n.l",
+    };
+    struct str text = {0};
+    for (size_t i = 0; i < sizeof walks / sizeof *walks; i++) {
+        str_clear(&text);
+        str_printf(&text, "%s{{ %s }}", doubled, walks[i]);
+        refused(text.p, "steps");
+    }
+    str_clear(&text); /* as a key, and of what a loop saw before */
+    str_printf(&text, "%s{%% for x in [n.l, n.m] %%}{{ loop.changed(x) }}{%% endfor %%}", doubled);
+    refused(text.p, "steps");
+    str_free(&text);
+}
+
+/* Long texts, looked through again and again. */
+static void test_counted_texts(void **state)
+{
+    (void)state;
+    static const char *const walks[] = {
+        "s.count('b')",    "s.find('b')",
+        "'b' in s",        "s == r",
+        "s < r",           "s | length",
+        "s[-1]",           "s[1:]",
+        "s | upper",       "s.strip('a')",
+        "s.rsplit('b')",   "s.split('b')",
+        "s.splitlines()",  "s.partition('b')",
+        "s.startswith(r)", "s.removesuffix(r)",
+        "s.isdigit()",     "s | replace('b', 'c')",
+        "s is lower",      "[s] | string",
+        "s | tojson",      "s * 2",
+        "{s: 1}[r]",       "[s, r] | sort",
+        "s | list",        "3 in l",
+        "l | sum",         "l * 2",
+        "l[::-1]",
+    };
+    struct str text = {0};
+    for (size_t i = 0; i < sizeof walks / sizeof *walks; i++) {
+        str_clear(&text);
+        str_printf(&text,
+                   "{%% set s = 'a' * 1000000 %%}{%% set r = 'a' * 999999 ~ 'a' %%}{%% set l = [5] * 100000 %%}"
+                   "{%% for i in range(100000) %%}{%% set x = %s %%}{%% endfor %%}",
+                   walks[i]);
+        refused(text.p, "more than");
+    }
+    refused("{{ 'a' * 60000000 }}{{ 'a' * 60000000 }}{{ 'a' * 60000000 }}", "more than");
+    refused("{% set l = [0.1] * 100000 %}{% for i in range(100000) %}{% set x = l | string %}{% endfor %}", "steps");
+    str_free(&text);
 }
 
 static void test_answers(void **state)
@@ -260,8 +347,9 @@ static void test_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_jinja2), cmocka_unit_test(test_expressions), cmocka_unit_test(test_who_wrote_it),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_limits),      cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_as_jinja2),     cmocka_unit_test(test_expressions), cmocka_unit_test(test_who_wrote_it),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_limits),      cmocka_unit_test(test_counted),
+        cmocka_unit_test(test_counted_texts), cmocka_unit_test(test_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
