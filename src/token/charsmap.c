@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "text/utf8.h"
+#include "token/token_bounds.h"
 
 struct charsmap {
     uint32_t *units;
@@ -46,6 +47,17 @@ static uint32_t le32(const unsigned char *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
+/* The length of the longest of the texts, each of which ends with a NUL. */
+static size_t longest(const unsigned char *p, size_t n)
+{
+    size_t most = 0;
+    for (size_t at = 0, one; at < n; at += one + 1) {
+        one = strnlen((const char *)p + at, n - at);
+        if (one > most) most = one;
+    }
+    return most;
+}
+
 int charsmap_new(struct charsmap **m, const char *base64, size_t n, const char *what, struct err *e)
 {
     unsigned char *raw = xmalloc(n / 4 * 3 + 1);
@@ -60,6 +72,8 @@ int charsmap_new(struct charsmap **m, const char *base64, size_t n, const char *
                        (long long)bytes);
     else if (utf8_run(raw + 4 + trie, rest - trie) < rest - trie)
         code = err_set(e, ERR_CORRUPT, "%s: precompiled_charsmap: its texts are not UTF-8", what);
+    else if (longest(raw + 4 + trie, rest - trie) > NEEDLE_MAX)
+        code = err_set(e, ERR_CORRUPT, "%s: precompiled_charsmap: a text of more than %d bytes", what, NEEDLE_MAX);
     if (!code) {
         struct charsmap *x = *m = xcalloc(1, sizeof *x);
         x->n_units = trie / 4;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "token/token_bounds.h"
 #include "token/byte_level.h"
 #include "token/matcher.h"
 
@@ -27,6 +28,24 @@ struct detok_state {
 
 static bool fuses(enum detok_kind k) { return k == DETOK_FUSE || k == DETOK_BYTE_LEVEL; }
 
+/* How many bytes a step makes of one; what is put between tokens is a byte. */
+static size_t growth_of(const struct detok_step *x)
+{
+    size_t of = x->kind == DETOK_REPLACE ? x->text.n : 1;
+    if (x->kind != DETOK_REPLACE && x->kind != DETOK_REPLACE_PATTERN) return 1;
+    return x->content.n > of ? (x->content.n + of - 1) / of : 1;
+}
+
+static int check_bounds(const struct detokenizer *d, const char *what, struct err *e)
+{
+    if (d->n > CHAIN_MAX) return err_set(e, ERR_REQUEST, "%s: decoder: more than %d steps", what, CHAIN_MAX);
+    if (d->growth <= GROWTH_MAX) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "%s: decoder: its steps up to the %d. make up to %zu bytes of one; at most %d are made: is this "
+                   "tokenizer.json what it should be?",
+                   what, d->n, d->growth, GROWTH_MAX);
+}
+
 int detok_add(struct detokenizer *d, struct detok_step step, const char *what, struct err *e)
 {
     bool fused = false;
@@ -34,10 +53,11 @@ int detok_add(struct detokenizer *d, struct detok_step step, const char *what, s
     bool fits = step.kind == DETOK_REPLACE || step.kind == DETOK_STRIP || step.kind == DETOK_FUSE;
     GROW(d->steps, d->n, d->room, 1);
     d->steps[d->n++] = step;
+    d->growth = (d->growth ? d->growth : 1) * growth_of(&step);
     if (fused && !fits)
         return err_set(e, ERR_REQUEST,
                        "%s: decoder: only Replace with a String, Strip and Fuse are supported after Fuse", what);
-    return OK;
+    return check_bounds(d, what, e);
 }
 
 void detok_free(struct detokenizer *d)

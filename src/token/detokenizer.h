@@ -39,8 +39,10 @@ struct detok_step {
 struct detokenizer {
     struct detok_step *steps;
     int n, room;
+    size_t growth; /* bytes that the steps make of one, at most; 0 for no step */
 };
-/* Takes the step over. ERR_REQUEST: a step that cannot come after tokens were fused, `what` names the place. */
+/* Takes the step over. ERR_REQUEST: a step that cannot come after tokens were fused, or one that goes beyond
+ * token_bounds.h; `what` names the place. */
 int detok_add(struct detokenizer *d, struct detok_step step, const char *what, struct err *e);
 void detok_free(struct detokenizer *d); /* NULL is fine; d itself is from xcalloc */
 

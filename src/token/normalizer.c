@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "text/unicode_legacy.h"
 #include "text/utf8.h"
+#include "token/token_bounds.h"
 #include "token/byte_level.h"
 #include "token/charsmap.h"
 #include "token/matcher.h"
@@ -75,6 +76,7 @@ struct stream {
     bool same;                /* and they stay as they are */
     unsigned char ascii[128]; /* GONE: dropped; OTHER: something else */
     struct origin origin;
+    size_t made; /* bytes handed on, of this text */
 };
 enum { GONE = 0x80, OTHER };
 
@@ -82,6 +84,7 @@ struct normalizer_run {
     const struct normalizer *z;
     struct stream *streams;
     struct onig_work *onig;
+    size_t given;  /* bytes of this text */
     int64_t first; /* characters of the text that are its first: 1; 0: nobody asks */
     int64_t told;  /* of the origin's characters that came out */
 };
@@ -92,8 +95,18 @@ struct part {
     size_t n;
     bool stands, ends;
     struct str *out;
+    size_t limit; /* of out->n */
+    bool *burst;  /* it would have been passed: what was made is of no use */
     struct err *e;
 };
+
+/* What a file says may be put in place of a character can be long: asked before it is written. */
+static bool fits(const struct part *x, size_t n)
+{
+    bool room = x->out->n <= x->limit && n <= x->limit - x->out->n;
+    if (!room) *x->burst = true;
+    return room;
+}
 
 /* -- characters one by one ----------------------------------------------------------------------------------- */
 
@@ -241,7 +254,8 @@ static size_t run_prepend(struct stream *s, const struct part *x)
 {
     const struct str *content = &s->step->content;
     size_t first = 0;
-    if (!s->begun && x->n) { /* the first character of the content takes the place of the text's first */
+    if (!s->begun && x->n &&
+        fits(x, content->n)) { /* the first character of the content takes the place of the text's first */
         str_add(x->out, str_text(content), content->n);
         (void)origin_made(&s->origin, 0);
         for (int64_t i = characters(content->p, content->n); i > 0; i--) (void)origin_made(&s->origin, 1);
@@ -253,13 +267,15 @@ static size_t run_prepend(struct stream *s, const struct part *x)
     return x->n;
 }
 
-/* A match p[from..to) gives way to the content. */
-static void replace(struct stream *s, const struct part *x, size_t from, size_t to)
+/* A match p[from..to) gives way to the content. False: it does not fit. */
+static bool replace(struct stream *s, const struct part *x, size_t from, size_t to)
 {
     const struct str *content = &s->step->content;
+    if (!fits(x, content->n)) return false;
     str_add(x->out, str_text(content), content->n);
     if (s->origin.open) s->origin.taken += characters(x->p + from, to - from);
     origin_put(&s->origin, content->p, content->n);
+    return true;
 }
 
 static void keep(struct stream *s, const struct part *x, size_t from, size_t to)
@@ -275,7 +291,7 @@ static size_t run_replace(struct stream *s, const struct part *x)
     while (x->n - at >= text_n && (hit = memmem(x->p + at, x->n - at, s->step->text.p, text_n))) {
         size_t from = (size_t)(hit - x->p);
         keep(s, x, at, from);
-        replace(s, x, from, from + text_n);
+        if (!replace(s, x, from, from + text_n)) return x->n;
         at = from + text_n;
     }
     size_t left = x->stands || text_n == 0 ? 0 : text_n - 1, end = x->n - at > left ? x->n - left : at;
@@ -323,7 +339,7 @@ static int run_pattern(struct normalizer_run *r, struct stream *s, const struct 
             continue;
         }
         keep(s, x, at, f.from);
-        replace(s, x, f.from, f.to);
+        if (!replace(s, x, f.from, f.to)) break;
         at = search = last_end = f.to;
     }
     *used = at;
@@ -406,6 +422,7 @@ static size_t run_charsmap(struct stream *s, const struct part *x)
         if (!cluster || (s->origin.open && !drops_behind(s, x, at + cluster, at + cluster, &drops))) break;
         const char *text = cluster < 6 ? charsmap_find(s->step->charsmap, x->p + at, cluster, &text_n) : NULL;
         size_t end = at + cluster;
+        if (text && !fits(x, text_n)) return x->n;
         if (text) {
             str_add(x->out, text, text_n);
             origin_mapped(s, x, at, end, end, text, text_n);
@@ -417,6 +434,7 @@ static size_t run_charsmap(struct stream *s, const struct part *x)
             text = charsmap_find(s->step->charsmap, x->p + at, (size_t)len, &text_n);
             const void *became = text ? (const void *)text : x->p + at;
             if (!text) text_n = (size_t)len;
+            if (!fits(x, text_n)) return x->n;
             str_add(x->out, became, text_n);
             origin_mapped(s, x, at, at + (size_t)len, end, became, text_n);
             at += (size_t)len;
@@ -443,18 +461,47 @@ static int run_step(struct normalizer_run *r, struct stream *s, const struct par
 
 /* -- running ------------------------------------------------------------------------------------------------- */
 
+/* How many bytes a step may have made of this text. What is brought together whole is kept at every step. */
+static size_t allowed(const struct normalizer_run *r)
+{
+    enum { WHOLE_MAX = 4 * NORMALIZER_TEXT_MAX };
+    size_t most = r->given < SIZE_MAX / GROWTH_MAX - GROWTH_FLAT ? r->given * GROWTH_MAX + GROWTH_FLAT : SIZE_MAX;
+    return r->onig && most > WHOLE_MAX ? WHOLE_MAX : most;
+}
+
+static int too_much(const struct normalizer_run *r, const struct stream *s, struct err *e)
+{
+    return err_set(
+        e, ERR_REQUEST,
+        "the tokenizer's normalizer, step %d of %d, makes more than %zu bytes of a text of %zu; no more than "
+        "%d times a text and %d bytes (of one that is needed whole, %d MiB) are made: is this tokenizer.json "
+        "what it should be?",
+        (int)(s - r->streams) + 1, r->z->n, allowed(r), r->given, GROWTH_MAX, GROWTH_FLAT,
+        4 * (NORMALIZER_TEXT_MAX >> 20));
+}
+
 /* Everything of s->in that is certain, run by run of valid text. */
 static int advance(struct normalizer_run *r, struct stream *s, bool final, struct str *out, struct err *e)
 {
     const unsigned char *p = (const unsigned char *)str_text(&s->in);
-    size_t n = s->in.n, at = 0;
+    size_t n = s->in.n, at = 0, before = out->n, most = allowed(r);
+    size_t left = most > s->made ? most - s->made : 0, limit = left < SIZE_MAX - before ? before + left : SIZE_MAX;
+    bool burst = false;
     int code = OK;
     while (at < n) {
         size_t valid = utf8_run(p + at, n - at), used = 0;
         int next = at + valid < n ? utf8_char(p + at + valid, n - at - valid) : -1;
         bool ends = final && at + valid == n;
-        struct part x = {.p = p + at, .n = valid, .stands = next == 0 || final, .ends = ends, .out = out, .e = e};
+        struct part x = {.p = p + at,
+                         .n = valid,
+                         .stands = next == 0 || final,
+                         .ends = ends,
+                         .out = out,
+                         .limit = limit,
+                         .burst = &burst,
+                         .e = e};
         if (valid) code = run_step(r, s, &x, &used);
+        if (!code && (burst || out->n > limit)) return too_much(r, s, e);
         at += used;
         if (code || used < valid || at == n || (next < 0 && !final)) break;
         if (s->step->kind == NORM_PREPEND && !s->begun) str_add(out, str_text(&s->step->content), s->step->content.n);
@@ -469,12 +516,14 @@ static int advance(struct normalizer_run *r, struct stream *s, bool final, struc
         s->in.n = n - at;
         s->in.p[s->in.n] = 0;
     }
-    return code;
+    s->made += out->n - before;
+    return !code && out->n > limit ? too_much(r, s, e) : code;
 }
 
 int normalizer_feed(struct normalizer_run *r, const void *p, size_t n, bool final, struct str *out, struct err *e)
 {
     int n_steps = r->z->n, code = OK;
+    r->given += n;
     str_add(n_steps ? &r->streams[0].in : out, p, n);
     for (int i = 0; i < n_steps && !code; i++)
         code = advance(r, &r->streams[i], final, i + 1 < n_steps ? &r->streams[i + 1].in : out, e);
@@ -485,10 +534,12 @@ void normalizer_begin(struct normalizer_run *r, bool tracked)
 {
     r->first = tracked;
     r->told = 0;
+    r->given = 0;
     for (int i = 0; i < r->z->n; i++) {
         struct stream *s = &r->streams[i];
         str_clear(&s->in);
         s->begun = s->matched = false;
+        s->made = 0;
         s->origin = (struct origin){.given = i ? &r->streams[i - 1].origin.made : &r->first, .open = tracked};
     }
 }

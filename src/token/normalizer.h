@@ -7,7 +7,8 @@
  *   2. What is kept back is bounded (a match, of which no more than NORMALIZER_MATCH_MAX bytes are looked at,
  * NORMAL_MARKS_MAX code points, GRAPHEME_MAX bytes, a run of white space), except by a Replace whose expression needs
  * the whole text (matcher.h): NORMALIZER_TEXT_MAX then.
- *   3. A byte that is not valid UTF-8 passes unchanged, and what is before and behind it is normalised apart.
+ *   3. No step makes more of a text than token_bounds.h allows: that is an error, before it is made.
+ *   4. A byte that is not valid UTF-8 passes unchanged, and what is before and behind it is normalised apart.
  * Includes: base, normal_form.h. Order: Local; a normalizer is read-only and shared, a run belongs to one thread.
  */
 #ifndef TUTTI_TOKEN_NORMALIZER_H
@@ -59,7 +60,8 @@ struct normalizer_run *normalizer_run_new(const struct normalizer *z);
 void normalizer_run_free(struct normalizer_run *r);
 /* A text begins; tracked: and normalizer_origin is asked of it. */
 void normalizer_begin(struct normalizer_run *r, bool tracked);
-/* Adds to `out` what is certain; with `final`, all: the text ends. Fails only when an expression exceeds limits. */
+/* Adds to `out` what is certain; with `final`, all: the text ends. Fails when an expression exceeds limits, and where
+ * a text grows beyond those of token_bounds.h. */
 int normalizer_feed(struct normalizer_run *r, const void *p, size_t n, bool final, struct str *out, struct err *e);
 /* How many characters at the beginning of what came out the reference takes for the text's first character: 1, more
  * where that became several, 0 where it was dropped. Those that came out since this was asked last. */

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "text/utf8.h"
+#include "token/token_bounds.h"
 #include "token/charset.h"
 
 struct onig {
@@ -94,6 +95,7 @@ static int rewrite(struct str *out, const char *p, size_t n, struct err *e)
         else if (c && strchr("XyYpP", c)) rc = err_set(e, ERR_REQUEST, "\\%c, which hangs on Unicode's version", c);
         else str_add(out, p + at, length);
         at += length;
+        if (out->n > SPELT_PATTERN_MAX) return err_set(e, ERR_REQUEST, "too many classes of characters");
     }
     return rc;
 }

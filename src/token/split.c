@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "text/script_runs.h"
 #include "text/utf8.h"
+#include "token/token_bounds.h"
 #include "token/byte_level.h"
 #include "token/char_bpe.h"
 #include "token/matcher.h"
@@ -111,8 +112,12 @@ static int add_stage(struct split *s, struct stage x, const char *what, struct e
         matcher_free(x.matcher);
         return err_set(e, ERR_REQUEST, "%s: more than %d splits in sequence", what, MAX_STAGES);
     }
+    int changes = x.change != 0;
+    for (int i = 0; i < s->n; i++) changes += s->stages[i].change != 0;
     s->stages[s->n++] = x;
-    return OK;
+    if (changes <= SPLIT_CHANGES_MAX) return OK;
+    return err_set(e, ERR_REQUEST, "%s: pre_tokenizer: more than %d steps that change the text", what,
+                   SPLIT_CHANGES_MAX);
 }
 
 static int add_matcher(struct split *s, const char *pattern, size_t n, bool general, enum split_behavior b,

@@ -10,6 +10,7 @@
 #include "text/unicode_legacy.h"
 #include "text/unicode_table.h"
 #include "text/utf8.h"
+#include "token/token_bounds.h"
 #include "token/charsmap.h"
 #include "token/matcher.h"
 #include "token/tokenizer_read.h"
@@ -66,7 +67,10 @@ static int read_pattern(struct reader *r, const struct json *v, const char *wher
 {
     const struct json *pattern = json_get(v, "pattern");
     if (json_is_set(json_get(pattern, "Regex"))) return need_text(r, pattern, "Regex", where, regex);
-    if (json_is_set(json_get(pattern, "String"))) return need_text(r, pattern, "String", where, literal);
+    if (json_is_set(json_get(pattern, "String"))) {
+        int code = need_text(r, pattern, "String", where, literal);
+        return code || literal->n <= NEEDLE_MAX ? code : reader_corrupt(r, where, "a pattern of more than 4096 bytes");
+    }
     return reader_corrupt(r, where, "pattern: wanted {\"Regex\": text} or {\"String\": text}");
 }
 
@@ -75,7 +79,8 @@ static int read_pattern(struct reader *r, const struct json *v, const char *wher
 static int add_norm(struct reader *r, struct norm_step step)
 {
     normalizer_add(r->t->cut.normalizer, step);
-    return OK;
+    if (r->t->cut.normalizer->n <= CHAIN_MAX) return OK;
+    return err_set(r->e, ERR_REQUEST, "%s: normalizer: more than %d steps", r->what, CHAIN_MAX);
 }
 
 static int norm_nfc(struct reader *r, const struct json *v)
@@ -104,15 +109,15 @@ static int norm_plain(struct reader *r, const struct json *v)
 static int norm_bert(struct reader *r, const struct json *v)
 {
     bool lowercase = json_bool(json_get(v, "lowercase"), true);
-    if (json_bool(json_get(v, "clean_text"), true)) add_norm(r, (struct norm_step){.kind = NORM_BERT_CLEAN});
-    if (json_bool(json_get(v, "handle_chinese_chars"), true))
-        add_norm(r, (struct norm_step){.kind = NORM_BERT_CHINESE});
-    if (json_bool(json_get(v, "strip_accents"), lowercase)) {
-        add_norm(r, (struct norm_step){.kind = NORM_FORM, .form = NORMAL_NFD});
-        add_norm(r, (struct norm_step){.kind = NORM_BERT_MARKS});
-    }
-    if (lowercase) add_norm(r, (struct norm_step){.kind = NORM_LOWER});
-    return OK;
+    bool strips = json_bool(json_get(v, "strip_accents"), lowercase);
+    int code = OK;
+    if (json_bool(json_get(v, "clean_text"), true)) code = add_norm(r, (struct norm_step){.kind = NORM_BERT_CLEAN});
+    if (!code && json_bool(json_get(v, "handle_chinese_chars"), true))
+        code = add_norm(r, (struct norm_step){.kind = NORM_BERT_CHINESE});
+    if (!code && strips) code = add_norm(r, (struct norm_step){.kind = NORM_FORM, .form = NORMAL_NFD});
+    if (!code && strips) code = add_norm(r, (struct norm_step){.kind = NORM_BERT_MARKS});
+    if (!code && lowercase) code = add_norm(r, (struct norm_step){.kind = NORM_LOWER});
+    return code;
 }
 
 static int norm_strip(struct reader *r, const struct json *v)

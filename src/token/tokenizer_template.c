@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "token/token_bounds.h"
 #include "token/tokenizer_read.h"
 
 enum { BEGIN_MAX = 16 /* tokens before a text; published ones have two at most */ };
@@ -37,6 +38,7 @@ static int ids_of(const struct template *x, const struct json *template, const s
     if (!list || !json_size(list))
         return err_set(x->e, ERR_CORRUPT, "%s: post_processor: special_tokens: has no ids of \"%.60s\"", x->what,
                        text ? text : "(no text)");
+    if (json_size(list) > BEGIN_MAX) return corrupt(x, "special_tokens: more than 16 ids of one");
     for (size_t i = 0; i < json_size(list); i++) {
         int64_t id = json_int(json_at(list, i), -1);
         if (id < 0 || id >= x->vocab)
@@ -53,7 +55,7 @@ static int read_template(const struct template *x, const struct json *v)
 {
     const struct json *single = json_get(v, "single");
     bool before = true;
-    int code = OK;
+    int code = json_size(single) > TEMPLATE_MAX ? corrupt(x, "single: more than 64 members") : OK;
     for (size_t i = 0; i < json_size(single) && !code; i++) {
         const struct json *token = json_get(json_at(single, i), "SpecialToken");
         if (token) code = ids_of(x, v, json_get(token, "id"), before);

@@ -249,12 +249,209 @@ static void test_runaway_pattern(void **state)
     split_free(s);
 }
 
+/* -- files that ask for more work than there is ---------------------------------------------------------------- */
+
+/* [{STEP},{STEP},...] in a Sequence. */
+static char *sequence(const char *members, const char *step, int n)
+{
+    struct str s = {0};
+    str_printf(&s, "{\"type\":\"Sequence\",\"%s\":[", members);
+    for (int i = 0; i < n; i++) str_printf(&s, "%s%s", i ? "," : "", step);
+    str_puts(&s, "]}");
+    return s.p;
+}
+
+#define DOUBLES(kind) "{\"type\":\"Replace\",\"pattern\":{\"" kind "\":\"a\"},\"content\":\"aa\"}"
+
+/* Encodes under a normalizer; its error. */
+static int normalise(const char *normalizer, const char *text, size_t n, int64_t *n_ids, struct err *e)
+{
+    struct tokenizer *t;
+    struct draft d = {.normalizer = normalizer};
+    assert_ok(parse(&d, &t, e), e);
+    struct tokens ids = {0};
+    int code = tokenizer_encode(t, text, n, &ids, e);
+    *n_ids = ids.n;
+    tokens_free(&ids);
+    tokenizer_free(t);
+    return code;
+}
+
+/* A text that is doubled 25 times would be 2 GiB: it is stopped at the step that goes beyond the bound. What stays
+ * within 64 times is made. */
+static void test_growth_is_bounded(void **state)
+{
+    (void)state;
+    static const char *const doubles[] = {DOUBLES("String"), DOUBLES("Regex"), DOUBLES("String") "," DOUBLES("Regex")};
+    char text[64];
+    struct err e;
+    int64_t n = 0;
+    memset(text, 'a', sizeof text);
+    for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++) {
+        char *six = sequence("normalizers", doubles[i], i < 2 ? 6 : 3), *many = sequence("normalizers", doubles[i], 25);
+        assert_ok(normalise(six, text, sizeof text, &n, &e), &e);
+        assert_int_equal(n, 64 * sizeof text);
+        assert_err(normalise(many, text, sizeof text, &n, &e), &e, ERR_REQUEST, "normalizer, step 8 of|64 times");
+        xfree(six);
+        xfree(many);
+    }
+    /* One step is enough where what it puts is long; it is not written first. */
+    enum { LONG = 1 << 20 };
+    char *content = xmalloc(LONG + 1);
+    memset(content, 'b', LONG);
+    content[LONG] = 0;
+    static const char *const steps[] = {"{\"type\":\"Prepend\",\"prepend\":\"%s\"}",
+                                        "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"%s\"}",
+                                        "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a|$\"},\"content\":\"%s\"}"};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        struct str step = {0};
+        str_puts(&step, "");
+        for (const char *p = steps[i]; *p; p++) {
+            if (p[0] == '%') str_puts(&step, content), p++;
+            else str_putc(&step, *p);
+        }
+        assert_err(normalise(step.p, text, sizeof text, &n, &e), &e, ERR_REQUEST, "normalizer, step 1 of 1|64 times");
+        assert_err(normalise(step.p,
+                             "\xFF"
+                             "a",
+                             2, &n, &e),
+                   &e, ERR_REQUEST, "normalizer, step 1 of 1");
+        str_free(&step);
+    }
+    xfree(content);
+}
+
+/* The same for each text of many, not for all together: a text that is in order passes after one that was not. */
+static void test_growth_is_of_a_text(void **state)
+{
+    (void)state;
+    struct tokenizer *t;
+    struct err e;
+    struct draft d = {.normalizer = "{\"type\":\"Prepend\",\"prepend\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}",
+                      .added = "{\"id\":256,\"content\":\"<x>\",\"special\":true}"};
+    assert_ok(parse(&d, &t, &e), &e);
+    struct str text = {0};
+    for (int i = 0; i < 2000; i++) str_puts(&text, "<x>b");
+    struct tokens ids = {0};
+    assert_ok(tokenizer_encode(t, text.p, text.n, &ids, &e), &e);
+    assert_int_equal(ids.n, 2000 * 42);
+    tokens_free(&ids);
+    str_free(&text);
+    tokenizer_free(t);
+}
+
+static void refused(const char *normalizer, const char *pre_tokenizer, const char *words)
+{
+    struct tokenizer *t;
+    struct err e;
+    struct draft d = {.normalizer = normalizer, .pre_tokenizer = pre_tokenizer};
+    int code = parse(&d, &t, &e);
+    assert_err(code, &e, code == ERR_CORRUPT ? ERR_CORRUPT : ERR_REQUEST, words);
+    assert_null(t);
+}
+
+/* Steps that each go over the whole text, texts to look for, patterns that become long: as many as anybody needs. */
+static void test_steps_are_bounded(void **state)
+{
+    (void)state;
+    static const char lower[] = "{\"type\":\"Lowercase\"}", bert[] = "{\"type\":\"BertNormalizer\"}";
+    char *fits = sequence("normalizers", lower, 64), *more = sequence("normalizers", lower, 65),
+         *berts = sequence("normalizers", bert, 13), *inner = sequence("normalizers", lower, 33), *nested;
+    struct err e;
+    int64_t n;
+    assert_ok(normalise(fits, "A", 1, &n, &e), &e);
+    nested = sequence("normalizers", inner, 2);
+    refused(more, NULL, "normalizer|more than 64 steps");
+    refused(berts, NULL, "normalizer|more than 64 steps");
+    refused(nested, NULL, "normalizer|more than 64 steps");
+    char *changes = sequence("pretokenizers", "{\"type\":\"Metaspace\",\"replacement\":\"_\"}", 4);
+    refused(NULL, changes, "pre_tokenizer|more than 3 steps that change");
+    char *all[] = {fits, more, berts, inner, nested, changes};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) xfree(all[i]);
+    struct str long_text = {0}, boundaries = {0};
+    str_puts(&long_text, "{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"String\":\"");
+    str_puts(&boundaries, "{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"Regex\":\"");
+    for (int i = 0; i < 4097; i++) {
+        str_putc(&long_text, 'a');
+        str_puts(&boundaries, "\\\\b");
+    }
+    str_puts(&long_text, "\"}}");
+    str_puts(&boundaries, "\"}}");
+    refused(long_text.p, NULL, "normalizer.Replace|4096 bytes");
+    refused(boundaries.p, NULL, "regular expression|too many classes");
+    str_free(&long_text);
+    str_free(&boundaries);
+}
+
+/* A tokenizer of words with this after its model. */
+static int parse_words(const char *rest, struct err *e)
+{
+    struct str s = {0};
+    struct tokenizer *t;
+    str_printf(&s, "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0,\"b\":1}},%s}", rest);
+    int code = tokenizer_parse(&t, s.p, s.n, "x.json", e);
+    if (!code) tokenizer_free(t);
+    str_free(&s);
+    return code;
+}
+
+static void test_decoders_are_bounded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *step;
+        int n, bad; /* fits; does not */
+        const char *words;
+    } cases[] = {{DOUBLES("String"), 6, 7, "decoder|64"},
+                 {DOUBLES("Regex"), 6, 40, "decoder|64"},
+                 {"{\"type\":\"Fuse\"}," DOUBLES("String"), 6, 7, "decoder|64"},
+                 {"{\"type\":\"ByteFallback\"}", 64, 65, "decoder|more than 64 steps"}};
+    struct err e;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int bad = 0; bad < 2; bad++) {
+            char *steps = sequence("decoders", cases[i].step, bad ? cases[i].bad : cases[i].n);
+            struct str rest = {0};
+            str_printf(&rest, "\"decoder\":%s", steps);
+            int code = parse_words(rest.p, &e);
+            if (bad) assert_err(code, &e, ERR_REQUEST, cases[i].words);
+            else assert_ok(code, &e);
+            str_free(&rest);
+            xfree(steps);
+        }
+}
+
+static void test_templates_are_bounded(void **state)
+{
+    (void)state;
+    static const char head[] = "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+                               "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}",
+                      one[] = ",{\"SpecialToken\":{\"id\":\"a\",\"type_id\":0}}";
+    struct err e;
+    for (int members = 1; members < 65; members += 63)
+        for (int ids = 1; ids < 18; ids += 16) {
+            struct str s = {0};
+            str_puts(&s, head);
+            for (int i = 0; i < members; i++) str_puts(&s, one);
+            str_puts(&s, "],\"special_tokens\":{\"a\":{\"id\":\"a\",\"ids\":[0");
+            for (int i = 1; i < ids; i++) str_puts(&s, ",0");
+            str_puts(&s, "]}}}");
+            int code = parse_words(s.p, &e);
+            if (members > 1) assert_err(code, &e, ERR_CORRUPT, "post_processor|64 members");
+            else if (ids > 1) assert_err(code, &e, ERR_CORRUPT, "special_tokens|16 ids");
+            else assert_ok(code, &e);
+            str_free(&s);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_draft_is_good),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_tokenizer_at_all), cmocka_unit_test(test_files),
-        cmocka_unit_test(test_nul_in_the_text),     cmocka_unit_test(test_runaway_pattern),
+        cmocka_unit_test(test_the_draft_is_good),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_tokenizer_at_all),   cmocka_unit_test(test_files),
+        cmocka_unit_test(test_nul_in_the_text),       cmocka_unit_test(test_runaway_pattern),
+        cmocka_unit_test(test_growth_is_bounded),     cmocka_unit_test(test_growth_is_of_a_text),
+        cmocka_unit_test(test_steps_are_bounded),     cmocka_unit_test(test_decoders_are_bounded),
+        cmocka_unit_test(test_templates_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
