@@ -19,6 +19,7 @@ struct machine {
     struct str held;
     bool holds;
     struct str work;
+    struct matcher_work *matching; /* REPLACE_PATTERN */
 };
 
 struct detok_state {
@@ -79,6 +80,7 @@ struct detok_state *detok_state_new(const struct detokenizer *d)
     s->machines = xcalloc((size_t)d->n + 1, sizeof *s->machines);
     for (int i = 0; i < d->n; i++) {
         s->machines[i].step = &d->steps[i];
+        if (d->steps[i].pattern) s->machines[i].matching = matcher_work_new();
         s->machines[i].fused = i && (s->machines[i - 1].fused || fuses(d->steps[i - 1].kind));
     }
     return s;
@@ -90,6 +92,7 @@ void detok_state_free(struct detok_state *s)
     for (int i = 0; i < s->d->n; i++) {
         str_free(&s->machines[i].held);
         str_free(&s->machines[i].work);
+        matcher_work_free(s->machines[i].matching);
     }
     xfree(s->machines);
     xfree(s);
@@ -111,20 +114,19 @@ static void replace(struct str *out, const char *p, size_t n, const char *text, 
     str_add(out, p, n);
 }
 
-static void replace_pattern(const struct detok_step *x, struct str *out, const char *p, size_t n)
+static void replace_pattern(const struct machine *m, struct str *out, const char *p, size_t n)
 {
+    const struct detok_step *x = m->step;
     const unsigned char *text = (const unsigned char *)p;
-    struct onig_work *w = matcher_needs_whole_text(x->pattern) ? matcher_work_new() : NULL;
     size_t at = 0;
     struct found f;
     struct err e;
-    while (at < n && !matcher_find(x->pattern, w, text, n, at, true, &f, &e) && f.match && f.to > f.from) {
+    while (at < n && !matcher_find(x->pattern, m->matching, text, n, at, true, &f, &e) && f.match && f.to > f.from) {
         str_add(out, p + at, f.from - at);
         str_add(out, str_text(&x->content), x->content.n);
         at = f.to;
     }
     str_add(out, p + at, n - at);
-    matcher_work_free(w);
 }
 
 /* The reference's cleaning of English, in its order. */
@@ -191,7 +193,7 @@ static void change(struct machine *m, struct str *out, const char *p, size_t n)
     bool first = m->n_tokens == 0;
     switch (x->kind) {
     case DETOK_REPLACE: replace(out, p, n, x->text.p, x->text.n, str_text(&x->content), x->content.n); break;
-    case DETOK_REPLACE_PATTERN: replace_pattern(x, out, p, n); break;
+    case DETOK_REPLACE_PATTERN: replace_pattern(m, out, p, n); break;
     case DETOK_BYTES: bytes(out, p, n); break;
     case DETOK_STRIP: strip(x, out, p, n); break;
     case DETOK_METASPACE: replace(out, p, n, x->text.p, x->text.n, " ", first && x->drops_first ? 0 : 1); break;

@@ -10,6 +10,7 @@
 #include "token/matcher.h"
 
 #include "base/mem.h"
+#include "token/token_bounds.h"
 #include "token/oniguruma.h"
 #include "token/pattern.h"
 
@@ -51,19 +52,45 @@ bool matcher_parts_before(const struct matcher *m, int k, uint32_t before, bool 
     return m->fast && pattern_parts_before(m->fast, k, before, begins);
 }
 
-struct onig_work *matcher_work_new(void) { return onig_work_new(); }
+struct matcher_work {
+    struct onig_work *onig; /* made when it is needed */
+    int64_t saved; /* steps that may be taken beyond what the text to come is worth; it can be less than none */
+};
 
-void matcher_work_free(struct onig_work *w) { onig_work_free(w); }
-
-int matcher_find(const struct matcher *m, struct onig_work *w, const unsigned char *p, size_t n, size_t at, bool final,
-                 struct found *f, struct err *e)
+struct matcher_work *matcher_work_new(void)
 {
+    struct matcher_work *w = xcalloc(1, sizeof *w);
+    w->saved = MATCH_SAVED;
+    return w;
+}
+
+void matcher_work_free(struct matcher_work *w)
+{
+    if (!w) return;
+    onig_work_free(w->onig);
+    xfree(w);
+}
+
+/* A search that had `had` steps and has `left` passed so many bytes. */
+static void account(struct matcher_work *w, int64_t had, int64_t left, size_t passed)
+{
+    w->saved += (int64_t)passed * MATCH_STEPS - (had - left);
+    if (w->saved > MATCH_SAVED) w->saved = MATCH_SAVED;
+}
+
+int matcher_find(const struct matcher *m, struct matcher_work *w, const unsigned char *p, size_t n, size_t at,
+                 bool final, struct found *f, struct err *e)
+{
+    int64_t had = w->saved + (int64_t)(n - at) * MATCH_STEPS, left = had;
     *f = (struct found){0};
     if (m->general) {
-        int code = onig_find(m->general, w, p, n, at, &f->match, &f->from, &f->to, e);
+        if (!w->onig) w->onig = onig_work_new();
+        int code = onig_find(m->general, w->onig, p, n, at, &left, &f->match, &f->from, &f->to, e);
+        account(w, had, left, (f->match ? f->to : n) - at);
         return code ? err_prefix(e, "the tokenizer's regular expression gave up on this text") : OK;
     }
-    enum pattern_result r = pattern_find(m->fast, p, n, at, final, &f->from, &f->to);
+    enum pattern_result r = pattern_find(m->fast, p, n, at, final, &left, &f->from, &f->to);
+    if (r == PATTERN_MATCH || r == PATTERN_NONE) account(w, had, left, (r == PATTERN_MATCH ? f->to : n) - at);
     f->match = r == PATTERN_MATCH;
     f->undecided = r == PATTERN_UNDECIDED;
     if (r != PATTERN_GAVE_UP) return OK;

@@ -23,9 +23,9 @@ bool matcher_needs_whole_text(const struct matcher *m);
 /* pattern_parts_before (pattern.h) where pattern.h matches; else false. */
 bool matcher_parts_before(const struct matcher *m, int k, uint32_t before, bool *begins);
 
-struct onig_work;
-struct onig_work *matcher_work_new(void);
-void matcher_work_free(struct onig_work *w); /* NULL is fine */
+struct matcher_work;
+struct matcher_work *matcher_work_new(void);
+void matcher_work_free(struct matcher_work *w); /* NULL is fine */
 
 /* One search: a match p[from..to); undecided: more text might change what is found, no match begins before `from`;
  * or neither: no match. */
@@ -33,9 +33,9 @@ struct found {
     bool match, undecided;
     size_t from, to;
 };
-/* The first match in the valid UTF-8 p[at..n). w may be NULL when the whole text is not needed. ERR_REQUEST: the
- * matcher gave up. */
-int matcher_find(const struct matcher *m, struct onig_work *w, const unsigned char *p, size_t n, size_t at, bool final,
-                 struct found *f, struct err *e);
+/* The first match in the valid UTF-8 p[at..n). ERR_REQUEST: the matcher gave up, on this search or because all searches
+ * of w together went back more often than the text that they passed is worth (token_bounds.h). */
+int matcher_find(const struct matcher *m, struct matcher_work *w, const unsigned char *p, size_t n, size_t at,
+                 bool final, struct found *f, struct err *e);
 
 #endif

@@ -83,10 +83,11 @@ enum { GONE = 0x80, OTHER };
 struct normalizer_run {
     const struct normalizer *z;
     struct stream *streams;
-    struct onig_work *onig;
-    size_t given;  /* bytes of this text */
-    int64_t first; /* characters of the text that are its first: 1; 0: nobody asks */
-    int64_t told;  /* of the origin's characters that came out */
+    struct matcher_work *matching; /* where a step has an expression */
+    bool whole;                    /* one of them needs a text whole */
+    size_t given;                  /* bytes of this text */
+    int64_t first;                 /* characters of the text that are its first: 1; 0: nobody asks */
+    int64_t told;                  /* of the origin's characters that came out */
 };
 
 /* What a step is called with: valid text p[0..n); nothing follows it directly (stands), or at all (ends). */
@@ -316,12 +317,12 @@ static int run_pattern(struct normalizer_run *r, struct stream *s, const struct 
     }
     while (search < x->n) {
         struct found f;
-        int code = matcher_find(s->step->pattern, r->onig, x->p, x->n, search, x->stands, &f, x->e);
+        int code = matcher_find(s->step->pattern, r->matching, x->p, x->n, search, x->stands, &f, x->e);
         if (code) return code;
         size_t far = f.match ? f.to : x->n;
         if ((f.match || f.undecided) && far - f.from > NORMALIZER_MATCH_MAX) { /* as if the text ended there */
             size_t end = utf8_cut(x->p, f.from + NORMALIZER_MATCH_MAX);
-            code = matcher_find(s->step->pattern, r->onig, x->p, end, f.from, true, &f, x->e);
+            code = matcher_find(s->step->pattern, r->matching, x->p, end, f.from, true, &f, x->e);
             if (code) return code;
             if (!f.match) f = (struct found){.match = true, .from = end, .to = end};
         }
@@ -466,7 +467,7 @@ static size_t allowed(const struct normalizer_run *r)
 {
     enum { WHOLE_MAX = 4 * NORMALIZER_TEXT_MAX };
     size_t most = r->given < SIZE_MAX / GROWTH_MAX - GROWTH_FLAT ? r->given * GROWTH_MAX + GROWTH_FLAT : SIZE_MAX;
-    return r->onig && most > WHOLE_MAX ? WHOLE_MAX : most;
+    return r->whole && most > WHOLE_MAX ? WHOLE_MAX : most;
 }
 
 static int too_much(const struct normalizer_run *r, const struct stream *s, struct err *e)
@@ -559,8 +560,9 @@ struct normalizer_run *normalizer_run_new(const struct normalizer *z)
     for (int i = 0; i < z->n; i++) {
         r->streams[i].step = &z->steps[i];
         look_at_ascii(&r->streams[i]);
-        bool general = z->steps[i].pattern && matcher_needs_whole_text(z->steps[i].pattern);
-        if (general && !r->onig) r->onig = matcher_work_new();
+        if (!z->steps[i].pattern) continue;
+        if (!r->matching) r->matching = matcher_work_new();
+        r->whole = r->whole || matcher_needs_whole_text(z->steps[i].pattern);
     }
     return r;
 }
@@ -569,7 +571,7 @@ void normalizer_run_free(struct normalizer_run *r)
 {
     if (!r) return;
     for (int i = 0; i < r->z->n; i++) str_free(&r->streams[i].in);
-    matcher_work_free(r->onig);
+    matcher_work_free(r->matching);
     xfree(r->streams);
     xfree(r);
 }

@@ -24,7 +24,10 @@ struct onig {
 
 struct onig_work {
     OnigRegion *region;
+    OnigMatchParam *limits;
 };
+
+enum { SHORT = 1024, STACK_MAX = 4 << 20 /* places to go back to, some 50 bytes each */ };
 
 /* -- rewriting ---------------------------------------------------------------------------------------------- */
 
@@ -152,7 +155,9 @@ struct onig_work *onig_work_new(void)
 {
     struct onig_work *w = xcalloc(1, sizeof *w);
     w->region = onig_region_new();
-    CHECK(w->region, "no memory for a matcher");
+    w->limits = onig_new_match_param();
+    CHECK(w->region && w->limits, "no memory for a matcher");
+    onig_set_match_stack_limit_size_of_match_param(w->limits, STACK_MAX);
     return w;
 }
 
@@ -160,14 +165,21 @@ void onig_work_free(struct onig_work *w)
 {
     if (!w) return;
     onig_region_free(w->region, 1);
+    onig_free_match_param(w->limits);
     xfree(w);
 }
 
-int onig_find(const struct onig *x, struct onig_work *w, const unsigned char *p, size_t n, size_t from, bool *found,
-              size_t *at, size_t *end, struct err *e)
+int onig_find(const struct onig *x, struct onig_work *w, const unsigned char *p, size_t n, size_t from, int64_t *left,
+              bool *found, size_t *at, size_t *end, struct err *e)
 {
-    onig_region_clear(w->region);
-    int where = onig_search(x->code, p, p + n, p + from, p + n, w->region, ONIG_OPTION_NONE);
+    int where = ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER;
+    /* The library does not tell how often it went back: it is asked again with more where that was not enough. */
+    for (int64_t most = SHORT; where == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER && *left > 0; most *= 4) {
+        if (most > SHORT) *left -= most;
+        onig_region_clear(w->region);
+        onig_set_retry_limit_in_search_of_match_param(w->limits, (unsigned long)most);
+        where = onig_search_with_param(x->code, p, p + n, p + from, p + n, w->region, ONIG_OPTION_NONE, w->limits);
+    }
     *found = where >= 0;
     if (*found) {
         *at = (size_t)w->region->beg[0];

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -24,8 +25,9 @@ struct onig_work;
 struct onig_work *onig_work_new(void);
 void onig_work_free(struct onig_work *w);
 
-/* The first match in p[from..n), looking back to p[0): *found, p[*at..*end). ERR_REQUEST: the library gave up. */
-int onig_find(const struct onig *x, struct onig_work *w, const unsigned char *p, size_t n, size_t from, bool *found,
-              size_t *at, size_t *end, struct err *e);
+/* The first match in p[from..n), looking back to p[0): *found, p[*at..*end). *left: how often it may go back; about as
+ * often as it did is taken off, nothing for a search that is short. ERR_REQUEST: the library gave up. */
+int onig_find(const struct onig *x, struct onig_work *w, const unsigned char *p, size_t n, size_t from, int64_t *left,
+              bool *found, size_t *at, size_t *end, struct err *e);
 
 #endif

@@ -24,9 +24,10 @@ void pattern_free(struct pattern *x);
 
 enum pattern_result { PATTERN_MATCH, PATTERN_NONE, PATTERN_UNDECIDED, PATTERN_GAVE_UP };
 /* The first match in the valid UTF-8 p[from..n): p[*at..*end). Unless `final`, UNDECIDED when text after p[n) could
- * change what is found; no match begins before *at then. */
+ * change what is found; no match begins before *at then. *left: how many steps may be taken; those taken are taken off.
+ */
 enum pattern_result pattern_find(const struct pattern *x, const unsigned char *p, size_t n, size_t from, bool final,
-                                 size_t *at, size_t *end);
+                                 int64_t *left, size_t *at, size_t *end);
 
 /* May a text be cut before the k-th of the bytes PATTERN_SEAM_BYTES that follows a character (code point `before`), and
  * both sides be searched as if the other were not there? Then every match of the whole text is one of a side, and every

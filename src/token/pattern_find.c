@@ -67,6 +67,7 @@ static int64_t walk(struct walk *w, int i, size_t at)
                 at += (size_t)len;
                 count++;
             }
+            w->left -= count;
             if (at == w->n && count < s->max && !w->final) return UNDECIDED;
             if (count < s->min) return FAIL;
             if (!s->flag) return walk_back(w, s, at, count);
@@ -87,20 +88,22 @@ static int64_t walk(struct walk *w, int i, size_t at)
 }
 
 enum pattern_result pattern_find(const struct pattern *x, const unsigned char *p, size_t n, size_t from, bool final,
-                                 size_t *at, size_t *end)
+                                 int64_t *left, size_t *at, size_t *end)
 {
-    struct walk w = {.x = x, .p = p, .n = n, .final = final, .left = STEPS_MAX};
+    struct walk w = {.x = x, .p = p, .n = n, .final = final};
     const struct step *start = &x->steps[x->start];
     for (*at = from; *at <= n; ++*at) {
         while (*at < n && ((p[*at] & 0xC0) == 0x80 || !may_begin(start, p + *at))) ++*at;
+        int64_t most = *left < STEPS_MAX ? *left : STEPS_MAX;
+        w.left = most;
         int64_t got = walk(&w, *at < n && p[*at] < 0x80 ? x->enter[p[*at]] : x->start, *at);
+        *left -= most - w.left;
         if (got == UNDECIDED) return PATTERN_UNDECIDED;
         if (got == GAVE_UP) return PATTERN_GAVE_UP;
         if (got >= 0) {
             *end = (size_t)got;
             return PATTERN_MATCH;
         }
-        w.left = STEPS_MAX;
     }
     return PATTERN_NONE;
 }

@@ -58,7 +58,7 @@ struct split {
 };
 
 struct split_work {
-    struct onig_work *onig;
+    struct matcher_work *matching;
     struct str changed[MAX_STAGES]; /* a piece as the stage of this number changed it */
     bool begins;                    /* the next piece of stage 0 begins a text */
     int64_t origin;                 /* of what stage 0 gets next: struct place */
@@ -218,8 +218,8 @@ int split_add_joins(struct split *s, const struct joins *j, const char *what, st
 struct split_work *split_work_new(const struct split *s)
 {
     struct split_work *w = xcalloc(1, sizeof *w);
-    for (int i = 0; i < s->n && !w->onig; i++)
-        if (s->stages[i].matcher && matcher_needs_whole_text(s->stages[i].matcher)) w->onig = matcher_work_new();
+    for (int i = 0; i < s->n && !w->matching; i++)
+        if (s->stages[i].matcher) w->matching = matcher_work_new();
     return w;
 }
 
@@ -227,7 +227,7 @@ void split_work_free(struct split_work *w)
 {
     if (!w) return;
     for (int i = 0; i < MAX_STAGES; i++) str_free(&w->changed[i]);
-    matcher_work_free(w->onig);
+    matcher_work_free(w->matching);
     xfree(w);
 }
 
@@ -352,7 +352,7 @@ static int run_isolated(const struct run *r, int stage, const unsigned char *p, 
         bool last = final;
         size_t end = whole ? n : window(p, n, done, &last);
         struct found f = {.match = false};
-        int code = search < end ? matcher_find(x->matcher, r->w->onig, p, end, search, last, &f, r->e) : OK;
+        int code = search < end ? matcher_find(x->matcher, r->w->matching, p, end, search, last, &f, r->e) : OK;
         if (code) return code;
         struct place rest = place_at(at, p, done);
         if (f.match && f.from == f.to &&
@@ -418,7 +418,7 @@ static int find_match(const struct run *r, struct events *v, const unsigned char
     *f = (struct found){0};
     if (v->x->matcher) {
         size_t search = at > v->search ? at : v->search;
-        return search < end ? matcher_find(v->x->matcher, r->w->onig, p, end, search, last, f, r->e) : OK;
+        return search < end ? matcher_find(v->x->matcher, r->w->matching, p, end, search, last, f, r->e) : OK;
     }
     f->from = v->x->set ? next_in_set(v->x->set, p, at, end, &len) : end;
     f->match = f->from < end;

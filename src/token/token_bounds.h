@@ -15,6 +15,8 @@ enum {
     GROWTH_FLAT = 4 << 10,
     CHAIN_MAX = 64,             /* steps of a normalizer, of a decoder: each goes over the whole text */
     NEEDLE_MAX = 4 << 10,       /* bytes that a Replace looks for, or that a charsmap has for one character */
+    MATCH_STEPS = 256,          /* what a byte of a text earns a regular expression, */
+    MATCH_SAVED = 256 << 20,    /* and how much is kept: digits by threes go to the end of a run */
     TEMPLATE_MAX = 64,          /* members of a template */
     SPLIT_CHANGES_MAX = 3,      /* stages of a pre_tokenizer that write pieces anew, each up to fivefold */
     SPELT_PATTERN_MAX = 4 << 20 /* bytes of a regular expression whose classes are spelt out */

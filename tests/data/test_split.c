@@ -94,8 +94,9 @@ static void count(const char *pattern, size_t n, bool general, const struct str 
     *hits = *sum = 0;
     for (size_t at = 0, from, end = 0;; at = end) {
         bool found;
-        if (fast) found = pattern_find(fast, p, all->n, at, true, &from, &end) == PATTERN_MATCH;
-        else assert_ok(onig_find(slow, w, p, all->n, at, &found, &from, &end, &e), &e);
+        int64_t left = INT64_MAX;
+        if (fast) found = pattern_find(fast, p, all->n, at, true, &left, &from, &end) == PATTERN_MATCH;
+        else assert_ok(onig_find(slow, w, p, all->n, at, &left, &found, &from, &end, &e), &e);
         if (!found) break;
         int len;
         *sum += utf8_code(p + from, &len);

@@ -249,6 +249,34 @@ static void test_runaway_pattern(void **state)
     split_free(s);
 }
 
+/* One whose every search is in order, but goes back thousands of times for every letter: all searches together are
+ * stopped, by either matcher; a text for which that is little is cut. */
+static void test_searches_together_are_bounded(void **state)
+{
+    (void)state;
+    enum { LETTERS = 40000, FEW = 200 };
+    static const char pattern[] = "a?a?a?a?a?a?a?a?a?a?a?a?a?[bc]|a";
+    char *text = xmalloc(LETTERS);
+    struct err e;
+    memset(text, 'a', LETTERS);
+    for (int general = 0; general < 2; general++) {
+        struct split *s = split_new();
+        if (general) assert_ok(split_add_general(s, pattern, strlen(pattern), "x", &e), &e);
+        else assert_ok(split_add(s, pattern, strlen(pattern), "x", &e), &e);
+        assert_int_equal(split_needs_whole_text(s), general);
+        struct split_work *w = split_work_new(s);
+        int pieces = 0;
+        size_t used;
+        assert_ok(split_run(s, w, (unsigned char *)text, FEW, true, count_piece, &pieces, &used, &e), &e);
+        assert_int_equal(pieces, FEW);
+        assert_err(split_run(s, w, (unsigned char *)text, LETTERS, true, count_piece, &pieces, &used, &e), &e,
+                   ERR_REQUEST, "gave up");
+        split_work_free(w);
+        split_free(s);
+    }
+    xfree(text);
+}
+
 /* -- files that ask for more work than there is ---------------------------------------------------------------- */
 
 /* [{STEP},{STEP},...] in a Sequence. */
@@ -451,7 +479,7 @@ int main(void)
         cmocka_unit_test(test_nul_in_the_text),       cmocka_unit_test(test_runaway_pattern),
         cmocka_unit_test(test_growth_is_bounded),     cmocka_unit_test(test_growth_is_of_a_text),
         cmocka_unit_test(test_steps_are_bounded),     cmocka_unit_test(test_decoders_are_bounded),
-        cmocka_unit_test(test_templates_are_bounded),
+        cmocka_unit_test(test_templates_are_bounded), cmocka_unit_test(test_searches_together_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
