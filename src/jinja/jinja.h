@@ -5,9 +5,10 @@
  *   jinja_parse → (jinja_scope_new → jinja_set... → jinja_render)* → jinja_free
  *
  * What the subset has: {% for x in xs if c %} with else, break, continue and loop.*, if, set (also of a block, and on
- * namespace()), macro, raw, generation; every operator, slices, conditional expressions; the filters, tests and methods
- * in the tables of jinja_filters.c, jinja_tests.c and jinja_methods.c; range, namespace, dict, raise_exception and,
- * with a time of day given, strftime_now. Anything else is refused by its name with line and column, never left out.
+ * namespace()), macro, raw, generation, with; every operator, * and ** of arguments, slices, conditional expressions;
+ * the filters, tests and methods in the tables of jinja_filters.c, jinja_tests.c and jinja_methods.c; range, namespace,
+ * dict, raise_exception and, with a time of day given, strftime_now. Anything else is refused by its name with line and
+ * column, never left out.
  *
  * Invariants
  *   1. Of each byte that comes out it is known who wrote it: the template (which also speaks for what jinja_set_text

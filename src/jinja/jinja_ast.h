@@ -19,6 +19,7 @@ enum jnode_kind {
     JN_SET_BLOCK,  /* target a, body */
     JN_MACRO,      /* name, items: JN_ARG with a default in a or NULL; body */
     JN_GENERATION, /* body */
+    JN_WITH,       /* items: JN_PAIR of a target and a value; body */
     JN_BREAK,
     JN_CONTINUE,
     /* expressions */
@@ -32,7 +33,7 @@ enum jnode_kind {
     JN_ITEM,   /* a[b] */
     JN_SLICE,  /* a[b:c:d], each of the three may be NULL */
     JN_CALL,   /* a(items), items: JN_ARG */
-    JN_ARG,    /* a; name: keyword, or NULL */
+    JN_ARG,    /* a; name: keyword, or NULL; op '*': of a list, 'd': of a dict (**) */
     JN_FILTER, /* a | row(items) */
     JN_TEST,   /* a is row(items) */
     JN_NOT,    /* a */

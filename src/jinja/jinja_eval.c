@@ -83,7 +83,7 @@ struct jlist jitems(struct jrun *r, const struct jnode *at, const struct jv *v)
         if (!jspend(r, at, m->n / 4) || !jtake(r, at, to_size(m->n) * sizeof(struct jv))) return none;
         struct jv *item = jalloc(r, to_size(m->n) * sizeof *item);
         for (int64_t i = 0; i < m->n; i++) item[i] = m->pair[i].key;
-        return (struct jlist){item, m->n};
+        return (struct jlist){.item = item, .n = m->n};
     }
     jfail(r, at, "a %s has no items to go through", jv_type(v));
     return none;
@@ -132,6 +132,8 @@ struct jv jattribute(struct jrun *r, const struct jnode *at, const struct jv *v,
     if (!jdefined(r, at, v)) return jv_undefined("");
     if (jmethod_exists(v->kind, name)) return method_of(r, v, name);
     if (v->kind == JV_LOOP) return loop_attribute(r, v, name);
+    if (v->kind == JV_TUPLE && v->list.group && !strcmp(name, "grouper")) return v->list.item[0];
+    if (v->kind == JV_TUPLE && v->list.group && !strcmp(name, "list")) return v->list.item[1];
     if (v->kind == JV_MAP || v->kind == JV_NAMESPACE) {
         const struct jv *found = jmap_word(&r->work, v->map, name);
         if (found) return *found;
@@ -276,19 +278,54 @@ static struct jv eval_slice(struct jrun *r, const struct jnode *n)
 
 /* -- calls --------------------------------------------------------------------------------------------------- */
 
-/* Evaluates JN_ARG nodes. */
+/* The names of a dict's items as arguments, behind the n that there are. */
+static void spread(struct jrun *r, const struct jnode *n, const struct jmap *map, struct jv *value, const char **name,
+                   int64_t *at)
+{
+    for (int64_t i = 0; i < map->n && jspend(r, n, 1 + *at / 8); i++) {
+        const struct jv *key = &map->pair[i].key;
+        if (key->kind != JV_TEXT || memchr(key->text.p, 0, key->text.n)) {
+            jfail(r, n, "arguments from a dict: a key that is a %s, where a name was wanted", jv_type(key));
+            return;
+        }
+        char *word = jalloc(r, key->text.n + 1);
+        memcpy(word, key->text.p, key->text.n);
+        for (int64_t k = 0; k < *at; k++)
+            if (name[k] && !strcmp(name[k], word)) jfail(r, n, "the argument %.60s is given twice", word);
+        value[*at] = map->pair[i].value;
+        name[(*at)++] = word;
+    }
+}
+
+/* Evaluates JN_ARG nodes: those with a place, also of *list, before those with a name, also of **dict. */
 static struct jargs arguments(struct jrun *r, const struct jnode *first)
 {
-    struct jargs args = {.n = count(first)};
-    struct jv *value = jalloc(r, to_size(args.n) * sizeof *value);
-    const char **name = jalloc(r, to_size(args.n) * sizeof *name);
-    int64_t i = 0;
-    for (; first && !r->code; first = first->next, i++) {
-        value[i] = jeval(r, first->a);
-        name[i] = first->name;
+    struct jargs args = {0};
+    struct jv *got = jalloc(r, to_size(count(first)) * sizeof *got), *value;
+    const char **name;
+    int64_t room = 0, i = 0;
+    for (const struct jnode *n = first; n && !r->code; n = n->next, i++) {
+        got[i] = jeval(r, n->a);
+        if (n->op == '*' && !r->code) got[i].list = jitems(r, n, &got[i]);
+        if (n->op == 'd' && !r->code && got[i].kind != JV_MAP)
+            jfail(r, n, "arguments from a %s, where a dict was wanted", jv_type(&got[i]));
+        if (!r->code) room += n->op == '*' ? got[i].list.n : n->op == 'd' ? got[i].map->n : 1;
     }
-    args.value = value;
-    args.name = name;
+    if (r->code || !jspend(r, first, room) || !jtake(r, first, to_size(room) * (sizeof *value + sizeof *name)))
+        return args;
+    args.value = value = jalloc(r, to_size(room) * sizeof *value);
+    args.name = name = jalloc(r, to_size(room) * sizeof *name);
+    i = 0;
+    for (const struct jnode *n = first; n; n = n->next, i++)
+        for (int64_t k = 0; !n->name && n->op != 'd' && k < (n->op ? got[i].list.n : 1); k++)
+            value[args.n++] = n->op ? got[i].list.item[k] : got[i];
+    i = 0;
+    for (const struct jnode *n = first; n; n = n->next, i++) {
+        if (n->op == 'd') spread(r, n, got[i].map, value, name, &args.n);
+        if (!n->name) continue;
+        value[args.n] = got[i];
+        name[args.n++] = n->name;
+    }
     return args;
 }
 
@@ -417,13 +454,31 @@ static struct jv repeat(struct jrun *r, const struct jnode *n, const struct jv *
     return all;
 }
 
+/* escape: as markupsafe escapes what is put to a text that is marked safe. */
+static void add_escaped(struct jbuild *b, struct jtext t, bool escape)
+{
+    static const char marks[] = "&<>'\"", *const with[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    size_t done = 0;
+    for (size_t i = 0; escape && i < t.n; i++) {
+        const char *hit = t.p[i] ? strchr(marks, t.p[i]) : NULL;
+        if (!hit) continue;
+        jbuild_add(b, jtext_part(t, done, i));
+        jbuild_bytes(b, with[hit - marks], strlen(with[hit - marks]), jtext_who(t, i));
+        done = i + 1;
+    }
+    jbuild_add(b, jtext_part(t, done, t.n));
+}
+
 static struct jv joined(struct jrun *r, const struct jnode *n, const struct jv *a, const struct jv *b)
 {
     if (a->kind == JV_TEXT) {
         struct jbuild out = {0};
-        jbuild_add(&out, a->text);
-        jbuild_add(&out, b->text);
-        return jdone(r, n, &out);
+        bool safe = a->text.safe || b->text.safe;
+        add_escaped(&out, a->text, safe && !a->text.safe);
+        add_escaped(&out, b->text, safe && !b->text.safe);
+        struct jv all = jdone(r, n, &out);
+        if (all.kind == JV_TEXT) all.text.safe = safe;
+        return all;
     }
     int64_t size = a->list.n + b->list.n;
     if (!jspend(r, n, size / 8) || !jtake(r, n, to_size(size) * sizeof(struct jv))) return jv_undefined("");
@@ -493,7 +548,7 @@ static struct jv eval_math(struct jrun *r, const struct jnode *n)
     if (n->op == '*' && (a.kind == JV_INT || a.kind == JV_BOOL) &&
         (b.kind == JV_TEXT || b.kind == JV_LIST || b.kind == JV_TUPLE))
         return repeat(r, n, &b, jv_as_int(&a));
-    if (n->op == '%' && a.kind == JV_TEXT) return jfail(r, n, "formatting by %% is not known here; use ~");
+    if (n->op == '%' && a.kind == JV_TEXT) return jformat_percent(r, n, a.text, &b);
     return jfail(r, n, "%s %s %s: these do not go together%s", jv_type(&a),
                  n->op == 'd'   ? "//"
                  : n->op == '^' ? "**"

@@ -32,16 +32,21 @@ static struct jnode *with_two(struct jparser *p, enum jnode_kind kind, const str
 static struct jnode *arguments(struct jparser *p)
 {
     struct jnode *first = NULL, **last = &first;
-    bool keywords = false;
+    bool keywords = false, list = false, dict = false; /* after * and ** there are none with a place */
     while (!p->code && !jparse_is(p, ")")) {
         struct jnode *arg = jparse_node(p, JN_ARG);
-        if (jparse_is(p, "*") || jparse_is(p, "**"))
-            return jparse_fail(p, p->token, "arguments from a list or a dict are not known here");
-        if (p->token->kind == JT_NAME && p->token[1].kind == JT_OP && !strcmp(p->token[1].p, "=")) {
+        if (dict || (list && jparse_is(p, "*"))) return jparse_fail(p, p->token, "an argument behind the last one");
+        if (jparse_skip(p, "*")) {
+            arg->op = '*';
+            list = true;
+        } else if (jparse_skip(p, "**")) {
+            arg->op = 'd';
+            dict = true;
+        } else if (p->token->kind == JT_NAME && p->token[1].kind == JT_OP && !strcmp(p->token[1].p, "=")) {
             arg->name = p->token->p;
             p->token += 2;
             keywords = true;
-        } else if (keywords) {
+        } else if (keywords || list) {
             return jparse_fail(p, p->token, "an argument without a name behind one with a name");
         }
         arg->a = jparse_expression(p, true);

@@ -69,6 +69,28 @@ FILTER(capitalize)
     UNUSED;
     return jv_text(jtext_case(r, at, jstring(r, at, &v), JCASE_CAPITALIZE));
 }
+FILTER(safe)
+{
+    UNUSED;
+    v = jv_text(jstring(r, at, &v));
+    v.text.safe = true;
+    return v;
+}
+FILTER(wordcount)
+{
+    UNUSED;
+    struct jtext t = jstring(r, at, &v);
+    int64_t n = 0;
+    bool inside = false;
+    for (size_t i = 0; i < t.n && jspend(r, at, i % 8 == 0); i++) {
+        unsigned char c = (unsigned char)t.p[i];
+        bool word = c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (c >= 0x80) return jfail(r, at, "wordcount beyond ASCII is not known here");
+        n += word && !inside;
+        inside = word;
+    }
+    return jv_int(n);
+}
 FILTER(string)
 {
     UNUSED;
@@ -113,12 +135,26 @@ FILTER(tojson)
 {
     (void)args;
     struct jbuild b = {0};
-    int64_t indent = number(r, at, &arg[1], -1);
-    bool ascii = flag(&arg[0]), separators = !jmissing(&arg[2]) && arg[2].kind != JV_NONE;
-    if (ascii || separators)
-        return jfail(r, at, "tojson with %s is not known here", ascii ? "ensure_ascii" : "separators");
-    if (indent > 100) return jfail(r, at, "an indent of %lld", (long long)indent);
-    jprint_json(r, at, &b, &v, indent < 0 ? -1 : (int)indent, flag(&arg[3]));
+    bool lines = !jmissing(&arg[1]) && arg[1].kind != JV_NONE, apart = !jmissing(&arg[2]) && arg[2].kind != JV_NONE;
+    struct jjson_style s = {.ascii = flag(&arg[0]), .lines = lines, .sorted = flag(&arg[3])};
+    s.between = (struct jtext){.p = lines ? "," : ", ", .n = lines ? 1 : 2};
+    s.colon = (struct jtext){.p = ": ", .n = 2};
+    if (lines && arg[1].kind == JV_TEXT) {
+        s.indent = arg[1].text;
+    } else if (lines) {
+        int64_t n = number(r, at, &arg[1], 0);
+        char *spaces = jalloc(r, 101);
+        if (n > 100) return jfail(r, at, "an indent of %lld", (long long)n);
+        s.indent = (struct jtext){.p = memset(spaces, ' ', 100), .n = n < 0 ? 0 : (size_t)n};
+    }
+    if (apart) {
+        struct jlist two = jitems(r, at, &arg[2]);
+        if (two.n != 2 || two.item[0].kind != JV_TEXT || two.item[1].kind != JV_TEXT)
+            return jfail(r, at, "tojson: separators=(between items, behind keys) was wanted");
+        s.between = two.item[0].text;
+        s.colon = two.item[1].text;
+    }
+    jprint_json(r, at, &b, &v, &s);
     return jdone(r, at, &b);
 }
 
@@ -370,6 +406,50 @@ FILTER(unique)
     return jv_list_of(item, n);
 }
 
+FILTER(batch)
+{
+    (void)args;
+    struct jlist l = jitems(r, at, &v);
+    int64_t each = number(r, at, &arg[0], 0), n = each > 0 ? (l.n + each - 1) / each : 0;
+    bool fill = !jmissing(&arg[1]) && arg[1].kind != JV_NONE;
+    if (each < 1) return jfail(r, at, "batch of %lld", (long long)each);
+    struct jv *row = room_for(r, at, n);
+    for (int64_t i = 0; row && i < n && !r->code; i++) {
+        int64_t have = l.n - i * each < each ? l.n - i * each : each, size = fill ? each : have;
+        struct jv *item = room_for(r, at, size);
+        for (int64_t k = 0; item && k < size; k++) item[k] = k < have ? l.item[i * each + k] : arg[1];
+        row[i] = jv_list_of(item, size);
+    }
+    return row ? jv_list_of(row, n) : v;
+}
+/* Sorted by a part of each, those with equal ones in one list; (part, list) is what comes out. */
+FILTER(groupby)
+{
+    (void)args;
+    struct jlist l = jitems(r, at, &v);
+    struct jv *item = room_for(r, at, l.n), *group = room_for(r, at, l.n);
+    bool cased = flag(&arg[2]);
+    int64_t n = 0;
+    if (jmissing(&arg[0])) return jfail(r, at, "groupby: an attribute was wanted");
+    if (r->code || !jtake(r, at, to_size(l.n) * (sizeof(struct jsorted) + 2 * sizeof(struct jv)))) return v;
+    struct jsorted *all = jalloc(r, to_size(l.n) * sizeof *all);
+    for (int64_t i = 0; i < l.n && !r->code; i++) {
+        struct jv key = pick(r, at, l.item[i], &arg[0]);
+        if (key.kind == JV_UNDEFINED && !jmissing(&arg[1])) key = arg[1];
+        if (key.kind == JV_TEXT && !cased) key = jv_text(jtext_case(r, at, key.text, JCASE_LOWER));
+        all[i] = (struct jsorted){.key = key, .value = l.item[i]};
+    }
+    if (r->code || !jsort(r, at, all, l.n, false)) return v;
+    for (int64_t i = 0, k; i < l.n && !r->code; i = k) {
+        struct jv *two = jalloc(r, 2 * sizeof *two), part = pick(r, at, all[i].value, &arg[0]);
+        for (k = i; k < l.n && (k == i || jv_equal(&r->work, &all[i].key, &all[k].key, 0)); k++) item[k] = all[k].value;
+        two[0] = part.kind == JV_UNDEFINED && !jmissing(&arg[1]) ? arg[1] : part;
+        two[1] = jv_list_of(item + i, k - i);
+        group[n++] = (struct jv){.kind = JV_TUPLE, .list = {.item = two, .n = 2, .group = true}};
+    }
+    return jv_list_of(group, n);
+}
+
 /* -- map, select, reject -------------------------------------------------------------------------------------- */
 
 static struct jargs behind(const struct jargs *args, int64_t n)
@@ -456,6 +536,7 @@ FILTER(reject_attribute)
 
 static const struct jfilter_row rows[] = {
     {"abs", "", absolute},
+    {"batch", "linecount|fill_with", batch},
     {"capitalize", "", capitalize},
     {"count", "", length},
     {"d", "default_value|boolean", default_value},
@@ -463,6 +544,7 @@ static const struct jfilter_row rows[] = {
     {"dictsort", "case_sensitive|by|reverse", dictsort},
     {"first", "", first},
     {"float", "default", as_float},
+    {"groupby", "attribute|default|case_sensitive", groupby},
     {"indent", "width|first|blank", indent},
     {"int", "default|base", as_int},
     {"items", "", items},
@@ -479,6 +561,7 @@ static const struct jfilter_row rows[] = {
     {"replace", "old|new|count", replace},
     {"reverse", "", reverse},
     {"round", "precision|method", round_off},
+    {"safe", "", safe},
     {"select", NULL, select_by},
     {"selectattr", NULL, select_attribute},
     {"sort", "reverse|case_sensitive|attribute", sort},
@@ -489,6 +572,7 @@ static const struct jfilter_row rows[] = {
     {"trim", "chars", trim},
     {"unique", "case_sensitive|attribute", unique},
     {"upper", "", upper},
+    {"wordcount", "", wordcount},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

@@ -301,6 +301,7 @@ static const struct method {
     {JV_TUPLE, "index", "value", list_index},
     {JV_TUPLE, "count", "value", list_index},
     {JV_LOOP, "changed", "value", changed},
+    {JV_TEXT, "format", NULL, NULL},
     {JV_LOOP, "cycle", NULL, NULL},
 };
 
@@ -313,10 +314,23 @@ static const struct method *find_method(enum jv_kind kind, const char *name)
 
 bool jmethod_exists(enum jv_kind kind, const char *name) { return find_method(kind, name) != NULL; }
 
+/* What such a method would escape in its arguments. */
+static bool holds_mark(struct jtext t)
+{
+    for (size_t i = 0; i < t.n; i++)
+        if (t.p[i] && strchr("&<>'\"", t.p[i])) return true;
+    return false;
+}
+
 struct jv jmethod_call(struct jrun *r, const struct jnode *at, const struct jmethod *m, const struct jargs *args)
 {
     const struct method *row = find_method(m->self.kind, m->name);
     struct jv arg[8];
+    for (int64_t i = 0; m->self.kind == JV_TEXT && TEXT.safe && i < args->n; i++)
+        if (args->value[i].kind == JV_TEXT && holds_mark(args->value[i].text))
+            return jfail(r, at, "%s of a text that is marked safe, with & < > ' or \" in it, is not known here",
+                         m->name);
+    if (m->self.kind == JV_TEXT && !row->run) return jformat_braces(r, at, TEXT, args);
     if (!row->run) /* loop.cycle: any number */
         return args->n ? args->value[m->self.loop->at % args->n] : jfail(r, at, "cycle: items were wanted");
     if (!jbind(r, at, m->name, row->params, args, arg)) return m->self;

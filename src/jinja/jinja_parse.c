@@ -180,6 +180,25 @@ static struct jnode *parse_generation(struct jparser *p, struct jnode *n)
     return n;
 }
 
+static struct jnode *parse_with(struct jparser *p, struct jnode *n)
+{
+    static const char *const ends[] = {"endwith", NULL};
+    struct jnode **last = &n->items;
+    while (!p->code && p->token->kind != JT_BLOCK_END) {
+        struct jnode *pair = jparse_node(p, JN_PAIR);
+        if (n->items && !jparse_skip(p, ",")) jparse_wanted(p, ", or %}");
+        pair->a = jparse_target(p, false);
+        if (!jparse_skip(p, "=")) jparse_wanted(p, "=");
+        pair->b = jparse_expression(p, true);
+        *last = pair;
+        last = &pair->next;
+    }
+    n->body = block(p, ends);
+    if (!p->code) p->token++;
+    end_of_mark(p);
+    return n;
+}
+
 static struct jnode *parse_jump(struct jparser *p, struct jnode *n)
 {
     end_of_mark(p);
@@ -196,6 +215,7 @@ static const struct tag {
     {"set", JN_SET, parse_set},
     {"macro", JN_MACRO, parse_macro},
     {"generation", JN_GENERATION, parse_generation},
+    {"with", JN_WITH, parse_with},
     {"break", JN_BREAK, parse_jump},
     {"continue", JN_CONTINUE, parse_jump},
 };
@@ -215,7 +235,7 @@ static struct jnode *statement(struct jparser *p)
             return got;
         }
     return jparse_fail(p, p->token,
-                       "{%% %.60s %%} is not known here; there are if, for, set, macro, raw, generation, "
+                       "{%% %.60s %%} is not known here; there are if, for, set, macro, raw, generation, with, "
                        "break and continue",
                        p->token->p);
 }

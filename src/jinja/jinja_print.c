@@ -110,6 +110,11 @@ static void print_repr(struct jrun *r, const struct jnode *at, struct jbuild *b,
     else jprint(r, at, b, v);
 }
 
+void jprint_repr(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *v)
+{
+    print_repr(r, at, b, v, 0);
+}
+
 /* -- str ---------------------------------------------------------------------------------------------------- */
 
 void jprint(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *v)
@@ -151,58 +156,57 @@ struct jtext jstring(struct jrun *r, const struct jnode *at, const struct jv *v)
 
 /* -- JSON --------------------------------------------------------------------------------------------------- */
 
-static void json_text(struct jbuild *b, struct jtext t)
+static void json_text(struct jbuild *b, struct jtext t, bool ascii)
 {
     static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
-    size_t done = 0;
+    size_t done = 0, len = 1;
     jbuild_puts(b, "\"");
-    for (size_t i = 0; i < t.n; i++) {
-        char c = t.p[i], escape[8];
-        const char *known = c ? strchr(from, c) : NULL;
-        if (!known && (unsigned char)c >= 0x20) continue;
+    for (size_t i = 0; i < t.n; i += len) {
+        char escape[16];
+        uint32_t c = (unsigned char)t.p[i];
+        const char *known = c ? strchr(from, (int)c) : NULL;
+        len = 1;
+        if (!known && c >= 0x20 && (!ascii || c < 0x7F)) continue;
+        if (c >= 0x80 && str_utf8(t.p + i, &c) > 0) len = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
         if (known) snprintf(escape, sizeof escape, "\\%c", to[known - from]);
-        else snprintf(escape, sizeof escape, "\\u%04x", (unsigned char)c);
+        else if (c < 0x10000) snprintf(escape, sizeof escape, "\\u%04x", c);
+        else snprintf(escape, sizeof escape, "\\u%04x\\u%04x", 0xD7C0 + (c >> 10), 0xDC00 + (c & 0x3FF));
         jbuild_add(b, jtext_part(t, done, i));
         jbuild_bytes(b, escape, strlen(escape), jtext_who(t, i));
-        done = i + 1;
+        done = i + len;
     }
     jbuild_add(b, jtext_part(t, done, t.n));
     jbuild_puts(b, "\"");
 }
 
-struct json_style {
-    int indent;
-    bool sorted;
-};
-
-static void json_newline(struct jbuild *b, const struct json_style *s, int depth)
+static void json_newline(struct jbuild *b, const struct jjson_style *s, int depth)
 {
-    if (s->indent < 0) return;
+    if (!s->lines) return;
     jbuild_puts(b, "\n");
-    for (int i = 0; i < s->indent * depth; i++) jbuild_puts(b, " ");
+    for (int i = 0; i < depth && b->text.n <= JINJA_BYTES; i++) jbuild_add(b, s->indent);
 }
 
 static void json_value(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *v,
-                       const struct json_style *s, int depth);
+                       const struct jjson_style *s, int depth);
 
-static void json_key(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *key)
+static void json_key(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *key,
+                     const struct jjson_style *s)
 {
     if (key->kind == JV_TEXT) {
-        json_text(b, key->text);
+        json_value(r, at, b, key, s, 0);
         return;
     }
     if (key->kind != JV_NONE && !jv_is_number(key)) {
         jfail(r, at, "tojson: a key that is a %s", jv_type(key));
         return;
     }
-    struct json_style plain = {.indent = -1};
     jbuild_puts(b, "\"");
-    json_value(r, at, b, key, &plain, 0);
+    json_value(r, at, b, key, s, 0);
     jbuild_puts(b, "\"");
 }
 
 static void json_map(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jmap *m,
-                     const struct json_style *s, int depth)
+                     const struct jjson_style *s, int depth)
 {
     if (!jtake(r, at, to_size(m->n) * sizeof(struct jsorted))) return;
     struct jsorted *order = jalloc(r, to_size(m->n) * sizeof *order);
@@ -210,10 +214,10 @@ static void json_map(struct jrun *r, const struct jnode *at, struct jbuild *b, c
     if (s->sorted && !jsort(r, at, order, m->n, false)) return;
     jbuild_puts(b, "{");
     for (int64_t i = 0; i < m->n && !r->code; i++) {
-        if (i) jbuild_puts(b, s->indent < 0 ? ", " : ",");
+        if (i) jbuild_add(b, s->between);
         json_newline(b, s, depth + 1);
-        json_key(r, at, b, &order[i].key);
-        jbuild_puts(b, ": ");
+        json_key(r, at, b, &order[i].key, s);
+        jbuild_add(b, s->colon);
         json_value(r, at, b, &order[i].value, s, depth + 1);
     }
     if (m->n) json_newline(b, s, depth);
@@ -221,11 +225,11 @@ static void json_map(struct jrun *r, const struct jnode *at, struct jbuild *b, c
 }
 
 static void json_list(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jlist *l,
-                      const struct json_style *s, int depth)
+                      const struct jjson_style *s, int depth)
 {
     jbuild_puts(b, "[");
     for (int64_t i = 0; i < l->n && !r->code; i++) {
-        if (i) jbuild_puts(b, s->indent < 0 ? ", " : ",");
+        if (i) jbuild_add(b, s->between);
         json_newline(b, s, depth + 1);
         json_value(r, at, b, &l->item[i], s, depth + 1);
     }
@@ -234,7 +238,7 @@ static void json_list(struct jrun *r, const struct jnode *at, struct jbuild *b, 
 }
 
 static void json_value(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *v,
-                       const struct json_style *s, int depth)
+                       const struct jjson_style *s, int depth)
 {
     if (!jspend(r, at, 1)) return;
     if (b->text.n > JINJA_BYTES || depth > JV_DEPTH) {
@@ -250,7 +254,7 @@ static void json_value(struct jrun *r, const struct jnode *at, struct jbuild *b,
         break;
     case JV_INT: jprint(r, at, b, v); break;
     case JV_TEXT:
-        if (jspend(r, at, (int64_t)(v->text.n / 8))) json_text(b, v->text);
+        if (jspend(r, at, (int64_t)(v->text.n / 8))) json_text(b, v->text, s->ascii);
         break;
     case JV_LIST:
     case JV_TUPLE: json_list(r, at, b, &v->list, s, depth); break;
@@ -261,8 +265,8 @@ static void json_value(struct jrun *r, const struct jnode *at, struct jbuild *b,
     }
 }
 
-void jprint_json(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *v, int indent, bool sorted)
+void jprint_json(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *v,
+                 const struct jjson_style *s)
 {
-    struct json_style s = {indent, sorted};
-    json_value(r, at, b, v, &s, 0);
+    json_value(r, at, b, v, s, 0);
 }

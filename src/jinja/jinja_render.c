@@ -227,6 +227,20 @@ static void run_generation(struct jrun *r, const struct jnode *n)
     o->answers[o->n_answers++] = span;
 }
 
+/* The values are evaluated outside, as in jinja2. */
+static void run_with(struct jrun *r, const struct jnode *n)
+{
+    struct jframe *old = open_frame(r, r->frame), *own = r->frame;
+    for (const struct jnode *pair = n->items; pair && !r->code; pair = pair->next) {
+        r->frame = old;
+        struct jv v = jeval(r, pair->b);
+        r->frame = own;
+        assign(r, pair->a, v);
+    }
+    jexecute(r, n->body);
+    r->frame = old;
+}
+
 static void run_jump(struct jrun *r, const struct jnode *n)
 {
     if (!r->loops) jfail(r, n, "%s outside of a loop", n->kind == JN_BREAK ? "break" : "continue");
@@ -241,6 +255,7 @@ void jexecute(struct jrun *r, const struct jnode *n)
         [JN_SET] = run_set,     [JN_SET_BLOCK] = run_set_block,
         [JN_MACRO] = run_macro, [JN_GENERATION] = run_generation,
         [JN_BREAK] = run_jump,  [JN_CONTINUE] = run_jump,
+        [JN_WITH] = run_with,
     };
     if (n && r->depth >= JINJA_CALLS) {
         jfail(r, n, "more than %d calls within each other", JINJA_CALLS);

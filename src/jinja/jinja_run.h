@@ -102,8 +102,15 @@ const struct jv *jlook(struct jwork *w, const struct jframe *f, const char *name
 /* As Python's str() and repr() write it. */
 void jprint(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *v);
 struct jtext jstring(struct jrun *r, const struct jnode *at, const struct jv *v);
-/* As json.dumps(v, ensure_ascii=False) writes it; indent < 0: on one line. */
-void jprint_json(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *v, int indent, bool sorted);
+/* As json.dumps writes it. */
+struct jjson_style {
+    struct jtext indent, between, colon;
+    bool lines, ascii, sorted; /* lines: each item on its own, behind the indent */
+};
+void jprint_json(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *v,
+                 const struct jjson_style *s);
+/* As Python's repr() writes it. */
+void jprint_repr(struct jrun *r, const struct jnode *at, struct jbuild *b, const struct jv *v);
 /* The shortest digits that read back the same, as Python writes them. */
 void jprint_real(double v, char out[40]);
 
@@ -133,6 +140,13 @@ struct jsorted {
 };
 /* By key, equal ones in their order, descending too; false after an error: keys without an order, or too many steps. */
 bool jsort(struct jrun *r, const struct jnode *at, struct jsorted *all, int64_t n, bool descending);
+
+/* -- jinja_format.c -------------------------------------------------------------------------------------------- */
+
+/* Python's "%s of %d" % v: s, r, d, i, f, x and %% with flags, width and precision; v: a tuple of them, or the one. */
+struct jv jformat_percent(struct jrun *r, const struct jnode *at, struct jtext t, const struct jv *v);
+/* Python's "{} {0} {name}".format(args), without what may stand behind a name. */
+struct jv jformat_braces(struct jrun *r, const struct jnode *at, struct jtext t, const struct jargs *args);
 
 /* -- filters, tests, methods ----------------------------------------------------------------------------------- */
 

@@ -65,7 +65,11 @@ struct jv jv_from_json(struct arena *a, const struct json *v)
 struct jtext jtext_part(struct jtext t, size_t from, size_t to)
 {
     CHECK(from <= to && to <= t.n, "bytes [%zu, %zu) of %zu", from, to, t.n);
-    return (struct jtext){.p = t.p + from, .who = t.who ? t.who + from : NULL, .n = to - from, .data = t.data};
+    return (struct jtext){.p = t.p + from,
+                          .who = t.who ? t.who + from : NULL,
+                          .n = to - from,
+                          .data = t.data,
+                          .safe = t.safe};
 }
 
 void jmap_put(struct jwork *w, struct arena *a, struct jmap *m, struct jv key, struct jv value)

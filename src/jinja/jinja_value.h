@@ -21,6 +21,7 @@ struct jtext {
     const char *who; /* n bytes, 1: the data's; NULL: all are as `data` says */
     size_t n;
     bool data;
+    bool safe; /* as the filter `safe` marks it: what is put to it by + is escaped for HTML */
 };
 
 enum jv_kind {
@@ -44,6 +45,7 @@ struct jv;
 struct jlist {
     struct jv *item;
     int64_t n;
+    bool group; /* of the filter `groupby`: it has .grouper and .list, too */
 };
 struct jpair;
 struct jmap {

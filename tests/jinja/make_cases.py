@@ -477,6 +477,18 @@ end {{- ' ' -}} {{ messages | map(attribute='role') | unique | list }} {{ messag
 {% endfor -%}
 {%- if add_generation_prompt %}[assistant]{% endif %}
 """,
+    "scopes": """{% macro turn(role, text, end='.') %}<{{ role }}>{{ text }}{{ end }}{% endmacro %}
+{% set who = 'outside' %}
+{% for m in messages %}
+{% with who = m.role, text = who, (a, b) = [1, 2] %}
+{{ who }} {{ text }} {{ a }}{{ b }} {{ turn(*[who, m.content], **{'end': '!'}) }}
+{% with %}{% set who = 'inner' %}{{ who }}{% endwith %} {{ who }}
+{% if loop.index > 2 %}{% break %}{% endif %}
+{% endwith %}
+{% endfor %}
+{{ who }} {{ a is defined }} {{ turn(text='x', *['r']) if messages | length == 1 else turn(*messages) if messages | length == 4 }}
+{% for role, these in messages | groupby('role') %}{{ role }}: {{ these | map(attribute='role') | map('string') | map('wordcount') | list if add_generation_prompt else these | length }} {% endfor %}
+""",
     "whitespace": """  {% if add_generation_prompt %}
     yes   {%- if true -%}   close   {%- endif %}
 
@@ -564,6 +576,15 @@ EXPRESSIONS = [
     "1 is not none", "1 is eq 1 ~ 2 is gt 1 ~ 1 is in [1]", "true is true ~ 1 is true ~ false is false", "range(3)|list ~ range(1, 10, 4)|list ~ range(3, 0, -1)|list", "dict(a=1, b=2)", "'%' ~ '}}'", "{'a': {'b': '}}'}}['a']['b']",
     "-2 ** 2", "1 if 1 else 2 ~ 3", "'a' 'b'", "[1,]", "{'a': 1,}", "1.0 ~ 100000000000000000000.0 ~ 1e300 ~ 0.00001 ~ 123456.789", "1e400 is defined", "'a' in ['a'] and 'b' or 'c'", "[[1, 2], [3, 4]]|map('first')|list", "'abc'|length ~ [1]|count ~ {'a': 1}|length",
     "'a'.isdigit() ~ '12'.isdigit() ~ 'ab'.isalpha() ~ ' '.isspace() ~ 'AB'.isupper()", "'abc'.removeprefix('a') ~ 'abc'.removesuffix('c')", "'a=b=c'.partition('=')", "[1, 2, 3].index(2) ~ [1, 1].count(1)", "messages[0].role ~ messages[-1]['role'] ~ messages[0]['nothing']",
+    "'<a>' | safe ~ '<b>'", "'<a>' + ('<b>' | safe) + '\'\"&>'", "('<a>' | safe) + ('<b>' | safe)", "{'a': '<'} | tojson | safe", "1 | safe", "('ab<' | safe)[1:] + '<'", "('a' | safe).replace('a', 'b')",
+    "{'b': 1, 'a': [1, {}]}|tojson(separators=(',', ':'))", "{'b': 1, 'a': [1, 2]}|tojson(indent=1, separators=(' ;', '='))", "'\u00e9\U0001f642\x7f\n'|tojson(ensure_ascii=true)", "{'\u00e9': 1, 'a': '\u00e9'}|tojson(ensure_ascii=true, sort_keys=true)",
+    "[1, [2]]|tojson(indent=0)", "[1, [2]]|tojson(indent='--')", "[1]|tojson(indent=-1)", "[]|tojson(indent=2) ~ {}|tojson(indent=2)", "[1]|tojson(separators=',')", "[1]|tojson(false, 2, none, true)",
+    "'%s is %d, %5.2f%%' % ('x', 7, 2.5)", "'%s' % 'a' ~ '%r' % 'a' ~ '%s' % [[1]]", "'%-5s|%5s|%05d|%+d|%x' % ('a', 'b', 42, 7, 255)", "'%s' % (1, 2)", "'%s %s' % 1", "'%d' % 'a'", "'%d' % 3.9 ~ '%i' % true", "'%.2s|%f' % ('abc', 1)", "'%' % 1", "'a' % 1", "'a' % {}", "'%s' % {'a': 1}", "7 % 3 ~ -7 % 3 ~ 7.5 % 2",
+    "'%5s|' % '\u00e9'", "'%s' % none ~ '%s' % ((1, 2),)", "'{} and {}'.format(1, 'b')", "'{1}{0}{{}}'.format(1, 'b')", "'{a}-{b}'.format(a=1, b=[2])", "'{}'.format()", "'{} {0}'.format(1)", "'{'.format()", "'}'.format()", "'{a}'.format(1)",
+    "[1, 2, 3, 4, 5]|batch(2)|list", "[1, 2, 3]|batch(2, 'x')|list", "[]|batch(2)|list", "'hello, big_world 42 a-b'|wordcount ~ ''|wordcount",
+    "messages|groupby('role')|list|length", "[{'a': 'y', 'b': 1}, {'a': 'X', 'b': 2}, {'a': 'Y', 'b': 3}]|groupby('a')|list", "[{'a': 'y', 'b': 1}, {'a': 'X', 'b': 2}, {'a': 'Y', 'b': 3}]|groupby('a', case_sensitive=true)|map('first')|list",
+    "[{'a': 2}, {'b': 1}, {'a': 1}]|groupby('a', default=1)|list", "([{'a': 2}]|groupby('a')|first).grouper ~ ([{'a': 2}]|groupby('a')|first).list", "(1, [2]).grouper is defined", "[{'a': 1}, {'a': 'x'}]|groupby('a')|list",
+    "range(*[1, 7, 2])|list", "dict(**{'a': 1, 'b': 2})", "dict(a=1, **{'b': 2})", "dict(a=1, **{'a': 2})", "range(1, *[7, 2])|list", "'a-b-c'.split(*['-', 1])", "'{}{x}'.format(*[1], **{'x': 2})", "'x'|replace(*['x', 'y'])", "range(*5)", "dict(**[1])", "dict(**{1: 2})", "[3, 1, 2]|sort(**{'reverse': true})", "range(*'ab')", "range(*[])",
     "strftime_now('%d %b %Y')", "raise_exception('no')", "1 / 0", "'a' + 1", "[1].append(2)", "{'a': 1}.update({})", "range(1000000)", "'x'|tojson ~ '<>&\\''|tojson", "missing|tojson", "[1, 'a']|sort", "none|length", "1()", "'a'.nothing()", "{}[[]]",
 ]
 
