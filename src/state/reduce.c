@@ -360,6 +360,8 @@ void exchange_reduce(struct exchange *x, int unit, int slot, const bool *leaves,
     if (each && (x->landing.dev || x->wire.dev)) /* there is one of them */
         while (x->n_landing_units) move_on(x, x->landing_units[0]);
     if (coded_grads(x)) take(x, &x->coding.shard, -1);
+    if (each) /* what left after the other phase of this microbatch; with a landing it has been moved on already */
+        while (r->stage != REDUCTION_NONE) move_on(x, unit);
     CHECK(r->stage == REDUCTION_NONE, "unit %d is reduced again before its turn", unit);
     r->leaves = leaves;
     if (s->grad_dtype != DT_F32) round_unit(x, unit, slot, !each);

@@ -131,7 +131,7 @@ static void test_refused(void **state)
         {"data.fim.rate=0.5", "data.fim.rate: is of models that write"},
         {"data.mlm.mask=0.8 data.mlm.random=0.3", "data.mlm.mask: 0.8, with data.mlm.random 0.3"},
         {"data.mlm.id=67", "data.mlm.id: 67 is not among model.vocab = 67"},
-        {"data.begin=CLS", "data.begin: is of a model that tells classes"},
+        {"data.begin=CLS", "only a model that tells classes of texts reads it"},
         {"model.classes=3 data.mlm.rate=0.2", "data.mlm.rate: has no effect: only a model that tells hidden tokens"},
         {"model.classes=3 data.pack=best_fit", "data.pack: a sample of a model that tells classes is one text"},
         {"model.classes=3 data.parts=2", "data.parts: a sample of a model that tells classes is one text"},

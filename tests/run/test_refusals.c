@@ -429,6 +429,7 @@ static char *said_by(int (*command)(int, char **), const char *name, const char 
     all[n++] = arena_strdup(a, path);
     all[n++] = arena_strdup(a, "-n");
     all[n++] = arena_printf(a, "%d", ranks);
+    if (command == cmd_train) all[n++] = arena_strdup(a, "--crowd"); /* what is refused is the config */
     all[n++] = arena_printf(a, "run.dir=%s/run", dir);
     for (char *word = strtok(arena_strdup(a, keys), " "); word; word = strtok(NULL, " ")) {
         for (char *p = word; (p = strchr(p, '~'));) *p = ' ';

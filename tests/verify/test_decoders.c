@@ -131,11 +131,31 @@ static void test_stages_of_several_ranks(void **state)
     }
 }
 
+/* One microbatch a rank: a unit whose gradients leave in two phases of it is reduced twice, and there is no landing. */
+static void test_one_microbatch(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"model.family=llama", "model.layers=3", "model.hidden=24",
+                                       "model.heads=4",      "model.ffn=28",   "model.seq_len=9",
+                                       "batch.global=4",     "batch.micro=2",  "optimizer.eps=1e-5"};
+    struct arena *a = arena_new();
+    struct config c;
+    struct verify v;
+    int both = 0;
+    resolve(&c, a, keys, sizeof keys / sizeof *keys);
+    verified(&v, &c, 4, VERIFY_DP | VERIFY_PP, 2, "one microbatch");
+    for (int k = 0; k < v.n; k++) both += strstr(v.layout[k].layout, "zero2 pp2:zbh") != NULL;
+    assert_true(both > 0);
+    verify_free(&v);
+    arena_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_one_rank),
         cmocka_unit_test(test_stages_of_several_ranks),
+        cmocka_unit_test(test_one_microbatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
