@@ -55,7 +55,9 @@ void jinja_set_text(struct jinja_scope *s, const char *name, const char *text);
 void jinja_set_bool(struct jinja_scope *s, const char *name, bool value);
 void jinja_set_json(struct jinja_scope *s, const char *name, const struct json *v);
 /* A list of maps of which one member, `trusted`, counts as the template's where it is a plain word (letters, digits,
- * "_" and "-"): a message's role, which templates write between the marks of control tokens. */
+ * "_" and "-"): a message's role, which templates write between the marks of control tokens. Of reasoning_content,
+ * thinking and reasoning the first that is there is seen as reasoning_content, and as thinking where that is missing.
+ */
 void jinja_set_messages(struct jinja_scope *s, const char *name, const struct json *list, const char *trusted);
 /* Of the last item of the list under that name the text `member` gets `text`, the template's, at its end; false: it has
  * none. */

@@ -350,11 +350,26 @@ static bool is_plain_word(struct jtext t)
     return t.n > 0;
 }
 
+/* What was thought before an answer has three names; as transformers has it, the first one that is there is
+ * reasoning_content, and thinking where that is missing. */
+static void name_thoughts(struct arena *a, struct jmap *m)
+{
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    struct jwork work = {.most = INT64_MAX};
+    const struct jv *found = NULL;
+    for (int i = 0; i < 3 && (!found || found->kind == JV_NONE); i++) found = jmap_word(&work, m, names[i]);
+    if (!found || found->kind == JV_NONE) return;
+    struct jv thought = *found;
+    if (!jmap_word(&work, m, "thinking")) jmap_put(&work, a, m, jv_word("thinking"), thought);
+    jmap_put(&work, a, m, jv_word("reasoning_content"), thought);
+}
+
 void jinja_set_messages(struct jinja_scope *s, const char *name, const struct json *list, const char *trusted)
 {
     struct jv all = jv_from_json(s->arena, list);
     for (int64_t i = 0; all.kind == JV_LIST && i < all.list.n; i++) {
         const struct jv *m = &all.list.item[i];
+        if (m->kind == JV_MAP) name_thoughts(s->arena, m->map);
         for (int64_t k = 0; m->kind == JV_MAP && k < m->map->n; k++) {
             struct jpair *p = &m->map->pair[k];
             bool this_one = p->key.kind == JV_TEXT && jtext_same(p->key.text, trusted);

@@ -362,12 +362,33 @@ static void test_answers(void **state)
     json_free(root);
 }
 
+/* As transformers' _alias_reasoning_fields fills them. */
+static void test_thoughts(void **state)
+{
+    (void)state;
+    static const char talk[] =
+        "{\"messages\": [{\"thinking\": \"a\"}, {\"reasoning\": \"b\"}, {\"reasoning_content\": null, "
+        "\"thinking\": null, \"reasoning\": \"c\"}, {\"reasoning_content\": \"d\", \"thinking\": \"e\"}, "
+        "{\"content\": \"f\"}]}";
+    struct json *v;
+    struct jinja_output out;
+    struct err e;
+    if (json_parse(&v, talk, sizeof talk - 1, "talk", &e)) fail_msg("%s", e.text);
+    struct jinja_scope *s = scope_of(v, true);
+    if (render("{% for m in messages %}{{ m.reasoning_content }}{{ m.thinking }} {% endfor %}", s, &out, &e))
+        fail_msg("%s", e.text);
+    assert_string_equal(str_text(&out.text), "aa bb cNone de  ");
+    jinja_output_fini(&out);
+    jinja_scope_free(s);
+    json_free(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_jinja2),     cmocka_unit_test(test_expressions), cmocka_unit_test(test_who_wrote_it),
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_limits),      cmocka_unit_test(test_counted),
-        cmocka_unit_test(test_counted_texts), cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_counted_texts), cmocka_unit_test(test_answers),     cmocka_unit_test(test_thoughts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
