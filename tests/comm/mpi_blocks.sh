@@ -4,7 +4,7 @@
 # went; a rank that is killed at work there ends the job in seconds.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 for n in 2 3 4; do
     ranks "$n" "$programs/ranks_blocks" all || fail "$n ranks over $library: status $?"
 done

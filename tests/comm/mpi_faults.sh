@@ -4,7 +4,7 @@
 # flight recorder written: on one host, and between (pretended) hosts, where descriptors are compared on request.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 
 # fault WHAT RANKS-PER-HOST STATUS PATTERN: rank 2 of 3 does WHAT. The launcher's own banners may come before the line
 # when it is the launcher that notices; "-": any status but 0, as the launcher likes.

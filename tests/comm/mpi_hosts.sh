@@ -5,7 +5,7 @@
 # right to make namespaces; skipped without it.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 # shellcheck source=tests/comm/namespaces.sh
 . "$root/tests/comm/namespaces.sh"
 at_end() { hosts_close; }

@@ -4,7 +4,7 @@
 # make it larger: not SIGBUS, not MPI_ERR_INTERN. Needs a mount namespace of one's own; skipped where the system gives none.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 if ! unshare -rm mount -t tmpfs -o size=64k tmpfs /dev/shm 2>/dev/null; then
     echo "skipped: no mount namespaces here"
     exit 77

@@ -4,7 +4,7 @@
 # killed job goes on.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 
 mkdir "$dir/in"
 awk -v dir="$dir/in" 'BEGIN {

@@ -3,7 +3,7 @@
 # What scripts rely on (tests/script.sh): a failure counts wherever it is found, a script that has none passes, one that is skipped
 # says so, and nothing is left behind.
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 ends() { # STATUS BODY
     local want=$1 got
     mkdir -p "$dir/tmp"

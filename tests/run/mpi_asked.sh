@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # -n beside a launcher: the same number is fine, another one is refused, once and by name; so is a batch script that forgot srun.
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 keys=(model.layers=1 model.hidden=16 model.heads=2 model.kv_heads=2 model.ffn=32 model.seq_len=16 batch.global=4 batch.micro=1 "data.train=$root/README.md"
     "data.valid=[]" run.steps=1 run.threads=1 run.tensorboard=false)
 config=$root/examples/quickstart.yaml

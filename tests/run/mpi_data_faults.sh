@@ -4,7 +4,7 @@
 # tokenizes, has another config. Every process ends, the rank and its reason are named, the status is 1 or 2, and nothing was trained or saved.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 1, hidden: 16, heads: 2, ffn: 20, seq_len: 24}

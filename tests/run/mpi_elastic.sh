@@ -6,7 +6,7 @@
 # Where the library ends all processes when one dies, the run is refused by name, and the rest of this test skipped.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 seq 1 900 | sed 's/$/ the quick brown fox jumps over the lazy dog/' >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END
 model: {family: llama, layers: 1, hidden: 32, heads: 4, kv_heads: 2, ffn: 44, seq_len: 24}

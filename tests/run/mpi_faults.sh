@@ -4,9 +4,9 @@
 # leaves the flight recorder in the run's folder.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 # shellcheck source=tests/run/faults.sh
-. "$2/tests/run/faults.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/run/faults.sh"
 
 stopped() {
     strike stopped 3 1 STOP

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Cores as a launcher may hand them out: bound apart, to the same, or across each other. Ranks say which it is, take as many threads as
 # they have cores for themselves, and warn of what makes them slow. Also: srun that did not connect its tasks.
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 cores() { taskset -cp $$ | sed 's/.*: //'; }
 first=$(cores | sed 's/[,-].*//') last=$(cores | sed 's/.*[,-]//')
 train() { # N BOUND_0 BOUND_1 KEYS...: ranks on these cores

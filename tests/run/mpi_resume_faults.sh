@@ -4,7 +4,7 @@
 # trains, nothing is published; when it sees it, all go on from there (test_resume.c). What rank 0 alone refuses is refused by all.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 1, hidden: 16, heads: 2, ffn: 20, seq_len: 24}

@@ -4,9 +4,9 @@
 # culprit named, not one that waits for it; no checkpoint is half written, and the run goes on from the last.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 # shellcheck source=tests/run/faults.sh
-. "$2/tests/run/faults.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/run/faults.sh"
 
 # What is left is enough to go on, with fewer ranks too: from the newest folder, which a process killed right after it had
 # published one does not yet call latest.

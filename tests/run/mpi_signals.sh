@@ -4,9 +4,9 @@
 # same step, with a checkpoint. During the set-up nothing half done is left.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 # shellcheck source=tests/run/faults.sh
-. "$2/tests/run/faults.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/run/faults.sh"
 
 # begin NAME KEYS...: in the background; the launcher in $launcher, the timeout before it in $guard
 begin() {

@@ -3,7 +3,7 @@
 # A real Slurm: munged, slurmctld and a slurmd for each of two nodes that are this machine, all as whoever runs the test, in a folder of its
 # own. examples/slurm/nodes.sbatch trains over both nodes (MPICH) or over two tasks of one (Open MPI): the signal that Slurm sends before a
 # time limit saves and puts the job back, a rank that is killed puts it back, and what comes out is what an undisturbed run would have made.
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 for program in munged slurmctld slurmd; do
     PATH=$PATH:/usr/sbin:/sbin command -v $program >/dev/null || { echo "not tested: there is no $program (Debian: slurmctld slurmd munge)"; exit 77; }
 done

@@ -4,7 +4,7 @@
 # refused once, with status 2, before anything starts.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<YAML

@@ -4,9 +4,9 @@
 # run ends in seconds, says what is wrong and who it was, with the flight recorder in the run's folder (test_train_faults.c).
 set -u
 # shellcheck source=tests/comm/mpirun.sh
-. "$2/tests/comm/mpirun.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 # shellcheck source=tests/run/faults.sh
-. "$2/tests/run/faults.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/run/faults.sh"
 
 # fault WHAT STATUS PATTERN: "-": any status but 0, as the launcher likes
 fault() {

@@ -5,7 +5,7 @@
 # adapter of another base, or with keys that tutti does not compute, is refused by name.
 set -u
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 cd "$dir" || exit 1
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >t.txt
 cat >tune.yaml <<END

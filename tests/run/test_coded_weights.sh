@@ -4,7 +4,7 @@
 # text loses little of it, least with 8 bits; what is no packing is refused.
 set -u
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 cd "$dir" || exit 1
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >t.txt
 cat >train.yaml <<END

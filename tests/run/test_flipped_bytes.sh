@@ -5,7 +5,7 @@
 # when it is opened is made again.
 set -u
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 cd "$dir" || exit 1
 
 for i in $(seq 100); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >text.txt

@@ -5,9 +5,9 @@
 # hook that fails loses nothing; what cannot be is refused by name.
 set -u
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 # shellcheck source=tests/run/learning.sh
-. "$2/tests/run/learning.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/run/learning.sh"
 cd "$dir" || exit 1
 for i in $(seq 20); do echo "{\"prompt\": \"say $i: \", \"n\": $i}"; done >prompts.jsonl
 cat >reward.sh <<'END'

@@ -4,9 +4,9 @@
 # gone on with to the bit, with adapters, in both forms of records; what cannot be is refused by name.
 set -u
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 # shellcheck source=tests/run/learning.sh
-. "$2/tests/run/learning.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/run/learning.sh"
 cd "$dir" || exit 1
 words=(one two three four five six seven eight nine ten)
 for i in $(seq 40); do

@@ -5,7 +5,7 @@
 # after loading by another, saved again bit for bit.
 set -u
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END

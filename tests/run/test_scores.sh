@@ -5,9 +5,9 @@
 # that training had, in either form of prompts, and names what is wrong with a line.
 set -u
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 # shellcheck source=tests/run/learning.sh
-. "$2/tests/run/learning.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/run/learning.sh"
 cd "$dir" || exit 1
 words=(one two three four five six seven eight nine ten)
 for i in $(seq 20); do

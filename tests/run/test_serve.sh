@@ -5,7 +5,7 @@
 # staleness, measures it, stops at a signal and resumes; what does not go together is refused.
 set -u
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 at_end() { kill -9 $(jobs -p) 2>/dev/null; }
 
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"

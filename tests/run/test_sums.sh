@@ -5,9 +5,9 @@
 # say it, too.
 set -u
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 # shellcheck source=tests/run/learning.sh
-. "$2/tests/run/learning.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/run/learning.sh"
 cd "$dir" || exit 1
 ln -s "$root/examples" examples
 sh examples/make_sums.sh sums || fail "make_sums.sh"

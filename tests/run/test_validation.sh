@@ -4,7 +4,7 @@
 # run.eval_batches=0 weighs every token once, and neither depends on the ranks.
 set -u
 # shellcheck source=tests/script.sh
-. "$2/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 
 for i in $(seq 300); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/known.txt"
 for i in $(seq 600); do echo $((i * i * 7919 % 100003 * 31)) | tr 0-9 'QZ#@~XJ^WV'; done >"$dir/strange.txt"
