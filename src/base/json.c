@@ -335,6 +335,7 @@ void json_put_null(struct json_out *o, const char *key)
 
 void json_put_value(struct json_out *o, const char *key, const struct json *v)
 {
+    struct str name = {0};
     switch (json_kind(v)) {
     case JSON_NULL: json_put_null(o, key); break;
     case JSON_BOOL: json_put_bool(o, key, json_bool(v, false)); break;
@@ -348,11 +349,14 @@ void json_put_value(struct json_out *o, const char *key, const struct json *v)
         break;
     case JSON_OBJECT:
         json_begin_object(o, key);
-        for (void *it = json_iter(v); it; it = json_iter_next(v, it))
-            json_put_value(o, json_iter_key(it), json_iter_value(it));
+        for (void *it = json_iter(v); it; it = json_iter_next(v, it)) {
+            json_iter_key_text(it, &name);
+            json_put_value(o, str_text(&name), json_iter_value(it));
+        }
         json_end_object(o);
         break;
     }
+    str_free(&name);
 }
 
 bool json_holds_nul(const struct json *v)

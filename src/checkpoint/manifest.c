@@ -88,28 +88,6 @@ uint64_t manifest_root(const uint64_t *chunks, int64_t n)
 
 /* -- printing ----------------------------------------------------------------------------------------------- */
 
-void manifest_put_json(struct json_out *o, const char *key, const struct json *v)
-{
-    switch (json_kind(v)) {
-    case JSON_NULL: json_put_null(o, key); break;
-    case JSON_BOOL: json_put_bool(o, key, json_bool(v, false)); break;
-    case JSON_INT: json_put_int(o, key, json_int(v, 0)); break;
-    case JSON_REAL: json_put_real(o, key, json_real(v, 0)); break;
-    case JSON_STRING: json_put_string(o, key, json_string(v, NULL, "")); break;
-    case JSON_ARRAY:
-        json_begin_array(o, key);
-        for (size_t i = 0; i < json_size(v); i++) manifest_put_json(o, NULL, json_at(v, i));
-        json_end_array(o);
-        break;
-    case JSON_OBJECT:
-        json_begin_object(o, key);
-        for (void *it = json_iter(v); it; it = json_iter_next(v, it))
-            manifest_put_json(o, json_iter_key(it), json_iter_value(it));
-        json_end_object(o);
-        break;
-    }
-}
-
 static void put_sum(struct json_out *o, const char *key, uint64_t sum)
 {
     char text[17];
@@ -190,7 +168,7 @@ void manifest_print(const struct manifest *m, struct str *out)
     json_end_array(&o);
     uint64_t state;
     if (m->by_name && manifest_state(m, &state)) put_sum(&o, "state", state);
-    if (m->extra) manifest_put_json(&o, "extra", m->extra);
+    if (m->extra) json_put_value(&o, "extra", m->extra);
     char hash[17];
     str_puts(&s, seal_head);
     str_puts(&s, hash64_print(hash, hash64(s.p, s.n - (sizeof seal_head - 1))));
@@ -226,7 +204,7 @@ bool manifest_state(const struct manifest *m, uint64_t *state)
     str_printf(&text, "%lld %lld %lld\n", (long long)m->step, (long long)m->tokens, (long long)m->seed);
     struct json_out o = {.s = &text};
     const struct json *scale = m->extra ? json_get(m->extra, "loss_scale") : NULL;
-    if (scale) manifest_put_json(&o, NULL, scale);
+    if (scale) json_put_value(&o, NULL, scale);
     *state = hash64(text.p, text.n);
     str_free(&text);
     return all;

@@ -121,7 +121,4 @@ uint64_t manifest_root(const uint64_t *chunks, int64_t n);
  * not the whole tensor. */
 void manifest_key(struct str *s, const struct manifest_tensor *t, const struct region *box);
 
-/* Writes a JSON value as a member (key NULL: element) of what `o` is printing. */
-void manifest_put_json(struct json_out *o, const char *key, const struct json *v);
-
 #endif

@@ -65,7 +65,7 @@ static int beside_read(struct beside *b, const struct ckpt *c, struct err *e)
                 (struct ckpt_attachment){.name = name, .p = text, .bytes = bytes, .private = is_private(c, name)};
     }
     struct json_out o = {.s = &b->extra};
-    if (!code && ckpt_extra(c)) manifest_put_json(&o, NULL, ckpt_extra(c));
+    if (!code && ckpt_extra(c)) json_put_value(&o, NULL, ckpt_extra(c));
     return code;
 }
 

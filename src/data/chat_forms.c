@@ -41,39 +41,12 @@ int chat_system(struct chat_record *r, const struct json *first, const struct js
     return OK;
 }
 
-void chat_put_value(struct json_out *o, const char *key, const struct json *v)
-{
-    struct str name = {0};
-    switch (json_kind(v)) {
-    case JSON_NULL: json_put_null(o, key); break;
-    case JSON_BOOL: json_put_bool(o, key, json_bool(v, false)); break;
-    case JSON_INT: json_put_int(o, key, json_int(v, 0)); break;
-    case JSON_REAL: json_put_real(o, key, json_real(v, 0)); break;
-    case JSON_STRING: json_put_string(o, key, json_string(v, NULL, "")); break;
-    case JSON_ARRAY:
-        json_begin_array(o, key);
-        for (size_t i = 0; i < json_size(v); i++) chat_put_value(o, NULL, json_at(v, i));
-        json_end_array(o);
-        break;
-    case JSON_OBJECT:
-        json_begin_object(o, key);
-        for (void *it = json_iter(v); it; it = json_iter_next(v, it)) {
-            json_iter_key_text(it, &name);
-            chat_put_value(o, str_text(&name), json_iter_value(it));
-            str_clear(&name);
-        }
-        json_end_object(o);
-        break;
-    }
-    str_free(&name);
-}
-
 bool chat_same(const struct json *a, const struct json *b)
 {
     struct str x = {0}, y = {0};
     if (!a || !b) return a == b;
-    chat_put_value(&(struct json_out){.s = &x}, NULL, a);
-    chat_put_value(&(struct json_out){.s = &y}, NULL, b);
+    json_put_value(&(struct json_out){.s = &x}, NULL, a);
+    json_put_value(&(struct json_out){.s = &y}, NULL, b);
     bool same = x.n == y.n && !memcmp(str_text(&x), str_text(&y), x.n);
     str_free(&x);
     str_free(&y);
@@ -84,7 +57,7 @@ void chat_put_message(struct json_out *o, const char *role, const struct json *c
 {
     json_begin_object(o, NULL);
     json_put_string(o, "role", role);
-    chat_put_value(o, "content", content);
+    json_put_value(o, "content", content);
     json_end_object(o);
 }
 
@@ -126,11 +99,11 @@ static void put_from(struct json_out *o, const char *role, const struct json *m)
     struct str name = {0};
     json_begin_object(o, NULL);
     json_put_string(o, "role", role);
-    chat_put_value(o, "content", json_get(m, "value"));
+    json_put_value(o, "content", json_get(m, "value"));
     for (void *it = json_iter(m); it; it = json_iter_next(m, it)) {
         json_iter_key_text(it, &name);
         const char *key = str_text(&name);
-        if (strcmp(key, "from") && strcmp(key, "value")) chat_put_value(o, key, json_iter_value(it));
+        if (strcmp(key, "from") && strcmp(key, "value")) json_put_value(o, key, json_iter_value(it));
     }
     json_end_object(o);
     str_free(&name);
@@ -139,7 +112,7 @@ static void put_from(struct json_out *o, const char *role, const struct json *m)
 int chat_put_one(struct json_out *o, const struct json *m, const char *what, size_t i, const char *where, struct err *e)
 {
     if (json_get(m, "role")) {
-        chat_put_value(o, NULL, m);
+        json_put_value(o, NULL, m);
         return OK;
     }
     const char *from = json_string(json_get(m, "from"), NULL, NULL), *role = from ? role_of(from) : NULL;
@@ -163,22 +136,10 @@ int chat_put_list(struct json_out *o, const struct json *list, const char *what,
 
 /* ---- what was written ---- */
 
-static bool holds_nul(const struct json *v)
-{
-    size_t n = 0;
-    const char *p = json_string(v, &n, "");
-    if (json_kind(v) == JSON_STRING) return memchr(p, 0, n) != NULL;
-    for (size_t i = 0; json_kind(v) == JSON_ARRAY && i < json_size(v); i++)
-        if (holds_nul(json_at(v, i))) return true;
-    for (void *it = json_kind(v) == JSON_OBJECT ? json_iter(v) : NULL; it; it = json_iter_next(v, it))
-        if (holds_nul(json_iter_value(it))) return true;
-    return false;
-}
-
 int chat_take(struct chat_record *r, struct json_out *o, const char *where, struct err *e)
 {
     int code =
-        holds_nul(r->record)
+        json_holds_nul(r->record)
             ? err_set(e, ERR_CORRUPT, "%s: a text that holds a NUL, in a record whose messages are written anew", where)
             : json_parse(&r->own, str_text(o->s), o->s->n, where, e);
     str_free(o->s);

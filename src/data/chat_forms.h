@@ -17,8 +17,6 @@ const struct json *chat_use(struct chat_record *r, const char *name);
 int chat_system(struct chat_record *r, const struct json *first, const struct json **text, const char *where,
                 struct err *e);
 
-/* A value as it is, under a key, or NULL in a list. */
-void chat_put_value(struct json_out *o, const char *key, const struct json *v);
 void chat_put_message(struct json_out *o, const char *role, const struct json *content);
 void chat_put_text(struct json_out *o, const char *role, const char *content);
 /* The messages of a list, each as it is, or of {"from", "value"} as it is written here.
