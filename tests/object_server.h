@@ -95,6 +95,7 @@ struct object_server {
     } lists;        /* pages: of two names, over and over; of ever
                        new ones; of none, and there are more */
     bool no_copies; /* it does not know how */
+    bool sealed;    /* what it gives is encrypted with a key, it says */
     int n_copies, n_puts, n_requests, n_ranges, n_lists, busy, most_busy;
     double delay_s; /* of each answer */
     const char *id, *secret, *region, *token;
@@ -312,6 +313,7 @@ static inline bool server_give(struct object_server *s, int fd, const struct ask
     if (t != NO_LENGTH && t != SHORT_CHUNK) str_printf(&h, "Content-Length: %zu\r\n", n);
     else str_puts(&h, "Connection: close\r\n");
     if (t != NO_TAG) str_printf(&h, "ETag: %s\r\n", tag);
+    if (s->sealed) str_puts(&h, "x-amz-server-side-encryption: aws:kms\r\n");
     if (part)
         str_printf(&h, "Content-Range: bytes %lld-%lld/%zu\r\n", first + (t == WRONG_RANGE), last + (t == WRONG_RANGE),
                    o->n);

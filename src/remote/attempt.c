@@ -182,6 +182,7 @@ int attempt(struct http *h, struct attempt *a, struct err *e)
         char why[300], place[80];
         enum http_end end = stopped(a) ? HTTP_STOPPED : ask(h, a, &r, why);
         a->status = end == HTTP_STOPPED ? 0 : r.status;
+        a->sealed |= end != HTTP_STOPPED && r.sealed;
         enum verdict v = end == HTTP_STOPPED ? NEVER : judge(a, end, &r, why);
         if (end != HTTP_STOPPED) remote_count(a->r, 1, v == AGAIN, r.got, 0);
         if (v == DONE) return OK;

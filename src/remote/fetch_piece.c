@@ -88,7 +88,21 @@ static int fetch_part(struct http *h, struct object *o, int64_t first, size_t n,
                            .body = part_body,
                            .judge = part_judge,
                            .arg = &p};
-    return attempt(h, &p.a, e);
+    int code = attempt(h, &p.a, e);
+    if (p.a.sealed) atomic_store(&o->sealed, true);
+    return code;
+}
+
+/* All of an object, which is one piece: its bytes are compared before anybody has them. */
+static int fetch_only(struct http *h, struct object *o, size_t n, unsigned char *to, bool *keep, struct err *e)
+{
+    char first[MD5_TEXT], second[MD5_TEXT];
+    int code = fetch_part(h, o, 0, n, to, e);
+    *keep = !code && etag_fits(o, to, n, first);
+    if (code || *keep) return code;
+    code = fetch_part(h, o, 0, n, to, e);
+    *keep = !code && etag_fits(o, to, n, second);
+    return code || *keep ? code : etag_settle(o, first, second, e);
 }
 
 /* ---- whole ---- */
@@ -164,6 +178,7 @@ static int fetch_whole(struct http *h, struct object *o, int64_t piece, unsigned
                            .judge = whole_judge,
                            .arg = &w};
     int code = attempt(h, &w.a, e);
+    if (w.a.sealed) atomic_store(&o->sealed, true);
     xfree(w.buffer);
     return code;
 }
@@ -183,8 +198,9 @@ int fetch_piece(struct http *h, struct object *o, int64_t piece, unsigned char *
     struct piece_key k = fetch_key(o, piece);
     if (from_cache(o, &k, n, to)) return OK;
     if (!o->about.whole || o->about.bytes <= o->r->o.piece) {
-        int code = fetch_part(h, o, piece * o->r->o.piece, n, to, e);
-        if (!code && o->r->cache) piece_cache_put(o->r->cache, &k, to, n);
+        bool only = o->about.bytes <= o->r->o.piece, keep = true;
+        int code = only ? fetch_only(h, o, n, to, &keep, e) : fetch_part(h, o, piece * o->r->o.piece, n, to, e);
+        if (!code && keep && o->r->cache) piece_cache_put(o->r->cache, &k, to, n);
         return code;
     }
     pthread_mutex_lock(&o->whole); /* who waited for another finds the piece there */

@@ -117,6 +117,7 @@ int object_open(struct object **out, struct remote *r, const char *url, const st
     o->url = u;
     o->about = *about;
     pthread_mutex_init(&o->whole, NULL);
+    etag_begin(o);
     *out = o;
     return OK;
 }

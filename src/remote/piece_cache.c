@@ -351,3 +351,10 @@ void piece_cache_put(struct piece_cache *c, const struct piece_key *k, const voi
     xfree(from);
     xfree(to);
 }
+
+void piece_cache_drop(struct piece_cache *c, const struct piece_key *k)
+{
+    char *path = path_of(c, k, ENDING);
+    (void)unlink(path); /* DIR/used counts it until the next look at all of them, as of a damaged one */
+    xfree(path);
+}

@@ -38,6 +38,7 @@ void piece_cache_close(struct piece_cache *c); /* NULL is fine */
  * not there. */
 bool piece_cache_read(struct piece_cache *c, const struct piece_key *k, size_t piece_n, size_t at, size_t n, void *out);
 void piece_cache_put(struct piece_cache *c, const struct piece_key *k, const void *p, size_t n);
+void piece_cache_drop(struct piece_cache *c, const struct piece_key *k); /* one that is wrong, or not there */
 int64_t piece_cache_limit(const struct piece_cache *c);
 
 #endif

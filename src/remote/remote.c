@@ -413,6 +413,7 @@ int object_read(struct object *o, int64_t at, size_t n, void *out, struct err *e
         int64_t piece = lo / o->r->o.piece, in = lo % o->r->o.piece, here = o->r->o.piece - in;
         if (here > end - lo) here = end - lo;
         code = read_piece(o, piece, to_size(in), to_size(here), out, ahead_to, e);
+        if (!code) code = etag_add(o, lo, to_size(here), out, e);
         out = (char *)out + here;
         lo += here;
     }
@@ -434,6 +435,7 @@ void object_close(struct object *o)
     }
     pthread_mutex_unlock(&r->lock);
     pthread_mutex_destroy(&o->whole);
+    etag_end(o);
     url_free(&o->url);
     xfree(o);
 }

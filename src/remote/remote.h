@@ -39,6 +39,7 @@ struct remote_options {
     int64_t cache_limit;       /* bytes; 0: nothing is kept */
     int64_t list_most;         /* objects of a list that are taken in; 0: 5,000,000 */
     int64_t copy_most;         /* bytes that a store is asked to copy at once; 0: 5 GiB, which S3 allows */
+    bool own_sums;             /* who reads has checksums of his own: ETags are not compared with bytes (etag.h) */
     const atomic_int *give_up; /* other than 0: whatever waits ends with ERR_SIGNAL; NULL: never */
 };
 struct remote_options remote_defaults(void);
@@ -99,7 +100,8 @@ struct object;
 int object_open(struct object **o, struct remote *r, const char *url, const struct remote_about *about, struct err *e);
 void object_close(struct object *o); /* NULL is fine; nobody reads it */
 /* Bytes [at, at + n), which the object has.
- *   fails   ERR_IO, ERR_SIGNAL; the next call tries anew */
+ *   fails   ERR_IO, ERR_SIGNAL; the next call tries anew. ERR_IO of the last bytes: all that was read of it, from front
+ *   to back, is not what its ETag is the MD5 of (etag.h) */
 int object_read(struct object *o, int64_t at, size_t n, void *out, struct err *e);
 int64_t object_bytes(const struct object *o);
 const char *object_name(const struct object *o); /* for messages */

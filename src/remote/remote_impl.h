@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote_impl.h: what the files of a struct remote share: remote.c (threads and pieces), attempt.c (one thing asked of
  * a server, as often as it takes), object.c (versions, reading), fetch_piece.c (pieces over the network),
- * object_list.c, upload.c (objects that are written). */
+ * etag.c (what was read beside its ETag), object_list.c, upload.c (objects that are written). */
 #ifndef TUTTI_REMOTE_REMOTE_IMPL_H
 #define TUTTI_REMOTE_REMOTE_IMPL_H
 
 #include <pthread.h>
 
+#include "remote/etag.h"
 #include "remote/http.h"
 #include "remote/piece_cache.h"
 #include "remote/remote.h"
@@ -46,7 +47,9 @@ struct remote {
     bool started, stop;
     uint64_t clock;
     struct remote_counts counts;
-    atomic_bool tags_differ; /* its ETags were found to be no MD5, though they look like it */
+    atomic_bool tags_differ;       /* its ETags were found to be no MD5, though they look like it */
+    atomic_bool tags_hold;         /* one was found to be the MD5 of what was read */
+    atomic_uint_fast64_t tags_odd; /* the first object of which it was not, twice alike: its version; 0: none */
     /* front_lock guards front: the connection of remote_look and remote_list */
     pthread_mutex_t front_lock;
     struct http *front;
@@ -59,6 +62,8 @@ struct object {
     int64_t next; /* the offset behind the last read */
     atomic_bool closing;
     pthread_mutex_t whole; /* held by who fetches it whole */
+    atomic_bool sealed;    /* an answer said that its ETag is not of its bytes */
+    struct etag_sum tag;
 };
 
 /* ---- remote.c ---- */
@@ -83,6 +88,7 @@ struct attempt {
     const char *source, *range; /* instead of a body: an object of the store, bytes of it (s3.h); NULL */
     const atomic_bool *closing; /* NULL: never */
     int status;                 /* of the last answer, 0: none came; set by attempt() */
+    bool sealed;                /* an answer said that its ETag is not of its bytes; set by attempt() */
     bool (*body)(void *arg, const struct http_reply *r, const void *p, size_t n);
     enum verdict (*judge)(void *arg, const struct http_reply *r, char why[300]);
     void *arg;

@@ -82,10 +82,8 @@ static void compare_tag(struct writing *w, const void *p, size_t n)
 {
     char mine[MD5_TEXT];
     const char *tag = w->etag + (*w->etag == '"');
-    size_t digits = strspn(tag, "0123456789abcdef");
-    bool looks = digits == MD5_TEXT - 1 && (!tag[digits] || !strcmp(tag + digits, "\""));
-    if (!looks || w->sealed || atomic_load(&w->r->tags_differ) || !md5_text(mine, p, n)) return;
-    w->doubt |= strncmp(tag, mine, digits) != 0;
+    if (!etag_is_md5(tag) || w->sealed || atomic_load(&w->r->tags_differ) || !md5_text(mine, p, n)) return;
+    w->doubt |= strncmp(tag, mine, MD5_TEXT - 1) != 0;
 }
 
 /* What the store has, beside what it was given. */

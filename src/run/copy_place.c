@@ -35,6 +35,7 @@ int copy_place_open(struct copy_place *p, const char *to, const struct remote_op
                        p->shown);
     options.cache_limit = 0;
     options.list_most = 200000;
+    options.own_sums = true; /* manifests have them, and what they refuse is looked for elsewhere */
     p->r = remote_new(&options);
     return OK;
 }

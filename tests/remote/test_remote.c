@@ -550,6 +550,136 @@ static void store(void **state)
     end(&b);
 }
 
+/* ---- bytes beside their ETag ---- */
+
+/* An object of n bytes of the content, one of them wrong or none, under the MD5 of the right ones; opened. */
+static void put_tagged(struct bench *b, const char *path, unsigned char *kept, size_t n, bool wrong)
+{
+    char sum[MD5_TEXT];
+    assert_true(md5_text(sum, content, n));
+    memcpy(kept, content, n);
+    kept[n / 3] ^= wrong ? 1 : 0;
+    server_put(&b->server, path, kept, n, sum);
+    close_it(b);
+    snprintf(b->url, sizeof b->url, "http://127.0.0.1:%d%s", b->server.port, path);
+    open_it(b);
+}
+
+/* From front to back, in bites that are no pieces. *right: as the content. */
+static int read_through(struct bench *b, bool *right, struct err *e)
+{
+    enum { BITE = 50000 };
+    static unsigned char p[BITE];
+    *right = true;
+    for (int64_t at = 0, n, all = object_bytes(b->o); at < all; at += n) {
+        n = all - at < BITE ? all - at : BITE;
+        int code = object_read(b->o, at, (size_t)n, p, e);
+        if (code) return code;
+        *right &= !memcmp(p, content + at, (size_t)n);
+    }
+    return OK;
+}
+
+/* One of the pieces comes wrong, once: nobody goes on with it, and it does not come again from the folder. */
+static void tags_of_passing(void **state)
+{
+    (void)state;
+    static unsigned char kept[N];
+    struct bench b;
+    struct err e = {0};
+    bool right;
+    for (int size = 0; size < 2; size++)
+        for (int cache = 0; cache < 2; cache++) {
+            size_t n = size ? N : PIECE - 5;
+            begin(&b, cache);
+            put_tagged(&b, "/b/tagged", kept, n, false);
+            server_trouble(&b.server, WRONG_BYTE, 1, 0, "");
+            b.server.pass = size ? 3 : 0;
+            int code = read_through(&b, &right, &e);
+            if (size) assert_int_equal(code, ERR_IO);
+            if (size) says(&e, "/b/tagged|MD5|start again");
+            else assert_true(!code && right);
+            close_it(&b);
+            open_it(&b);
+            if (read_through(&b, &right, &e)) fail_msg("%s", e.text);
+            assert_true(right);
+            end(&b);
+        }
+}
+
+/* A folder that has a wrong piece from before, of a tutti that did not compare. */
+static void tags_of_kept(void **state)
+{
+    (void)state;
+    static unsigned char kept[N];
+    struct bench b;
+    struct err e = {0};
+    bool right;
+    begin(&b, true);
+    put_tagged(&b, "/b/tagged", kept, PIECE / 2, false);
+    b.options.own_sums = true;
+    remote_free((close_it(&b), b.r));
+    b.r = remote_new(&b.options);
+    open_it(&b);
+    server_trouble(&b.server, WRONG_BYTE, 1, 0, "");
+    assert_true(!read_through(&b, &right, &e) && !right); /* who reads compares by himself */
+    b.options.own_sums = false;
+    remote_free((close_it(&b), b.r));
+    b.r = remote_new(&b.options);
+    open_it(&b);
+    assert_int_equal(read_through(&b, &right, &e), ERR_IO);
+    says(&e, "/b/tagged|MD5");
+    close_it(&b);
+    open_it(&b);
+    assert_true(!read_through(&b, &right, &e) && right);
+    end(&b);
+}
+
+/* What the store itself has is another: told, an error where its ETags were seen to be MD5s, other numbers where it is
+ * always so. Not kept, unless they are. */
+static void tags_of_store(void **state)
+{
+    (void)state;
+    static unsigned char kept[4][N];
+    struct bench b;
+    struct err e = {0};
+    bool right;
+    for (int size = 0; size < 2; size++) {
+        size_t n = size ? N : PIECE - 5;
+        begin(&b, true);
+        for (int i = 0; i < 3; i++) {
+            char path[32];
+            snprintf(path, sizeof path, "/b/odd-%d", i);
+            put_tagged(&b, path, kept[i], n, true);
+            for (int again = 0; again < 2; again++) {
+                assert_true(!read_through(&b, &right, &e) && !right);
+                int64_t fetched = remote_counts(b.r).fetched;
+                close_it(&b);
+                open_it(&b);
+                if (!again) continue;
+                assert_true(!read_through(&b, &right, &e) && !right);
+                assert_true((remote_counts(b.r).fetched - fetched < (int64_t)n / 2) == (i > 0));
+            }
+        }
+        end(&b);
+
+        begin(&b, true);
+        put_tagged(&b, "/b/right", kept[0], n, false);
+        assert_true(!read_through(&b, &right, &e) && right);
+        put_tagged(&b, "/b/odd", kept[1], n, true);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(read_through(&b, &right, &e), ERR_IO);
+            says(&e, "/b/odd|the store keeps other bytes|MD5");
+            close_it(&b);
+            open_it(&b);
+        }
+        b.server.sealed = true;
+        put_tagged(&b, "/b/sealed", kept[2], n, true);
+        assert_true(!read_through(&b, &right, &e) && !right); /* its ETag is of something else */
+        end(&b);
+    }
+}
+
 /* ---- ends ---- */
 
 static void *give_up_soon(void *arg)
@@ -609,11 +739,12 @@ int main(void)
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) unsetenv(variables[i]);
     for (uint64_t i = 0; i < N; i++) content[i] = (unsigned char)(hash64(&i, 2) ^ i >> 8);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(places),  cmocka_unit_test(sequential),   cmocka_unit_test(readers),
-        cmocka_unit_test(cached),  cmocka_unit_test(passes),       cmocka_unit_test(goes_on),
-        cmocka_unit_test(stays),   cmocka_unit_test(changes),      cmocka_unit_test(looking),
-        cmocka_unit_test(whole),   cmocka_unit_test(no_version),   cmocka_unit_test(store),
-        cmocka_unit_test(stopped), cmocka_unit_test(closed_early), cmocka_unit_test(hiding),
+        cmocka_unit_test(places),          cmocka_unit_test(sequential),   cmocka_unit_test(readers),
+        cmocka_unit_test(cached),          cmocka_unit_test(passes),       cmocka_unit_test(goes_on),
+        cmocka_unit_test(stays),           cmocka_unit_test(changes),      cmocka_unit_test(looking),
+        cmocka_unit_test(whole),           cmocka_unit_test(no_version),   cmocka_unit_test(store),
+        cmocka_unit_test(stopped),         cmocka_unit_test(closed_early), cmocka_unit_test(hiding),
+        cmocka_unit_test(tags_of_passing), cmocka_unit_test(tags_of_kept), cmocka_unit_test(tags_of_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
