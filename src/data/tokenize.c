@@ -27,14 +27,10 @@
  */
 enum { IDS_VERSION = 3 };
 
-/* c: of conversations, else NULL. What comes before a text counts where there is such a thing, so files that were made
- * before it was put there are made again. */
+/* c: of conversations, else NULL. */
 static uint64_t cache_key(const struct tokenizer *t, const struct source *s, const struct chat *c)
 {
-    const struct tokens *begin = tokenizer_begin(t);
-    uint64_t before = begin->n ? hash64(begin->ids, to_size(begin->n) * sizeof *begin->ids) : 0;
-    uint64_t parts[] = {source_key(s), tokenizer_fingerprint(t), (uint64_t)tokenizer_eos(t) + before, IDS_VERSION,
-                        c ? chat_key(c) : 0};
+    uint64_t parts[] = {source_key(s), tokenizer_key(t), (uint64_t)tokenizer_eos(t), IDS_VERSION, c ? chat_key(c) : 0};
     return hash64(parts, c ? sizeof parts : 4 * sizeof *parts);
 }
 

@@ -365,11 +365,11 @@ static int answer_all(struct synthesis *s, struct prompts *p, struct err *e)
 static int run_locked(struct synthesis *s, struct synthesis_result *r, struct err *e)
 {
     struct prompts *p = NULL;
-    uint64_t fingerprint = tokenizer_fingerprint(s->tokenizer);
+    uint64_t tokenizer = tokenizer_key(s->tokenizer);
     s->parts.folder = s->o->out;
     s->parts.plain = s->o->plain;
     s->parts.key[SYNTHESIS_RULES] = s->o->rules->key;
-    s->parts.key[SYNTHESIS_MODEL] = hash64((uint64_t[]){s->weights_hash, fingerprint}, 2 * sizeof fingerprint);
+    s->parts.key[SYNTHESIS_MODEL] = hash64((uint64_t[]){s->weights_hash, tokenizer}, 2 * sizeof tokenizer);
     s->parts.key[SYNTHESIS_OPTIONS] = options_key(s);
     int code = look_through(s, r, e);
     if (code) return code;
@@ -391,7 +391,7 @@ static int run_locked(struct synthesis *s, struct synthesis_result *r, struct er
     r->new_tokens = r->counts.tokens - s->tokens_before;
     r->parts = s->parts.files;
     r->weights = s->weights_hash;
-    r->tokenizer = fingerprint;
+    r->tokenizer = tokenizer_fingerprint(s->tokenizer);
     r->step = weights_ckpt(s->weights) ? ckpt_step(weights_ckpt(s->weights)) : -1;
     removals_add(&r->removals, &s->parts.removals);
     return code;

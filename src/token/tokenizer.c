@@ -175,6 +175,12 @@ int tokenizer_encode_text(const struct tokenizer *t, const char *text, size_t n,
 
 uint64_t tokenizer_fingerprint(const struct tokenizer *t) { return hash64(t->json, t->json_n); }
 
+uint64_t tokenizer_key(const struct tokenizer *t)
+{
+    uint64_t parts[] = {tokenizer_fingerprint(t), hash64(t->begin.ids, to_size(t->begin.n) * sizeof *t->begin.ids)};
+    return t->begin.n ? hash64(parts, sizeof parts) : parts[0];
+}
+
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n)
 {
     bool known = id >= 0 && id < t->vocab;

@@ -84,6 +84,9 @@ int tokenizer_template(const struct json *root, int64_t vocab, const char *what,
 int32_t tokenizer_start(const struct tokenizer *t, int64_t vocab);
 /* Equal for equal tokenizer.json, byte for byte. */
 uint64_t tokenizer_fingerprint(const struct tokenizer *t);
+/* What the ids of a whole text hang on, for keys of what was made of them: the fingerprint, and where something stands
+ * before a text that as well. What was made before it was put there has another key, and is made again. */
+uint64_t tokenizer_key(const struct tokenizer *t);
 /* The bytes a token stands for (NUL-terminated; borrowed); "" for an id that is not in use. */
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n);
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);

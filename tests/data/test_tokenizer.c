@@ -281,6 +281,8 @@ static void test_begins(void **state)
         assert_ok(tokenizer_parse_files(&again, text, strlen(text), config, strlen(config), 4, 4, "case", &e), &e);
         assert_int_equal(tokenizer_bos(again), tokenizer_bos(t));
         assert_int_equal(tokenizer_begin(again)->n, json_size(before));
+        /* What was made of texts before something stood before them is not gone on with. */
+        assert_int_equal(tokenizer_key(t) == tokenizer_fingerprint(t), !json_size(before));
         tokens_free(&ids);
         tokenizer_free(t);
         tokenizer_free(again);
