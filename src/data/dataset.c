@@ -74,6 +74,8 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
     if (!d->sees && !code) code = mlm_init(&d->mlm, &o->mlm, o->tokenizer, e);
     if (o->spans.rate > 0 && !code) code = spans_init(&d->spans, &o->spans, o->tokenizer, e);
     if (d->classes && !code) code = find_begin(d, o, e);
+    for (int64_t i = 0; d->mlm.rate > 0 && i < tokenizer_begin(o->tokenizer)->n; i++)
+        tokens_push(&d->lead, tokenizer_begin(o->tokenizer)->ids[i]);
     if (!code) code = dataset_mix_init(&d->mix, o, e);
     d->streams = xcalloc((size_t)d->mix.n + 1, sizeof *d->streams);
     for (int i = 0; i < d->mix.n && !code; i++, d->n++) {
@@ -120,6 +122,7 @@ void dataset_close(struct dataset *d)
     remote_free(d->remote);
     blend_fini(&d->blend);
     dataset_mix_fini(&d->mix);
+    tokens_free(&d->lead);
     xfree(d->streams);
     xfree(d);
 }

@@ -39,7 +39,8 @@ struct dataset {
     struct spans spans; /* of no seq: none are taken out */
     struct sides_rule sides;
     int64_t classes;
-    int32_t begin; /* comes before a text of a class; -1: nothing does */
+    int32_t begin;      /* comes before a text of a class; -1: nothing does */
+    struct tokens lead; /* what the tokenizer puts before a text: like ends it is never hidden */
     struct image_rule images;
     struct text_pictures_rule pictures; /* of texts */
     bool sees;                          /* samples are pictures with a class */

@@ -81,11 +81,19 @@ static int fill_pictures(const struct dataset *d, const struct stream *s, struct
     return code;
 }
 
+/* One of those that stand around a text. */
+static bool stands_around(const struct dataset *d, int32_t id)
+{
+    bool around = id == d->eos;
+    for (int64_t i = 0; i < d->lead.n; i++) around |= id == d->lead.ids[i];
+    return around;
+}
+
 /* The target of place i of what was read, which is place `at` of the batch: the next token, or what may be hidden. */
 static void aim(const struct dataset *d, struct batch *b, int64_t at, bool trained, const struct row_work *w, int64_t i)
 {
     bool hides = d->mlm.rate > 0;
-    if (hides) trained = w->ids[i] != d->eos && w->mask[i];
+    if (hides) trained = !stands_around(d, w->ids[i]) && w->mask[i];
     if (d->spans.seq) trained = hides = true; /* what is there: taken_spans.h */
     b->targets[at] = !trained ? -1 : w->ids[hides ? i : i + 1];
     b->segments[at] = 0;

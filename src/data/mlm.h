@@ -4,8 +4,8 @@
  * the rest stay what they are.
  *
  * Which ones, and what they become, is a pure function of (seed, sample of the order, place in the sample): another in
- * every epoch (Liu et al. 2019, *RoBERTa*), the same in every layout and after a stop. Ends of text, padding and what a
- * loss mask leaves out are never chosen.
+ * every epoch (Liu et al. 2019, *RoBERTa*), the same in every layout and after a stop. What the tokenizer puts
+ * before a text, ends of text, padding and what a loss mask leaves out are never chosen.
  * Includes: base, tokenizer.h. Order: Local; read-only and shared.
  */
 #ifndef TUTTI_DATA_MLM_H

@@ -227,8 +227,18 @@ static void test_pairs(void **state)
     assert_true(b.tokens[0] == cls && b.tokens[2] == sep && b.tokens[4] == sep && b.tokens[5] == sep);
     for (int i = 0; i < SEQ; i++) assert_int_equal(b.segments[i], i == 3 || i == 4); /* padding is of none */
     assert_int_equal(b.targets[0], 1);
+    dataset_close(d);
+    /* Of all that is hidden neither what begins a text nor what ends one is. */
+    struct dataset_options hides = {.pack = PACK_JOINED, .mlm = {1, 1, 0, "[MASK]", -1}};
+    char *texts = put_text(dir, "texts.jsonl",
+                           "{\"text\": \"a b\"}\n{\"text\": \"b a b a b a b a b a b a b a b a b a b a b a b a\"}\n");
+    assert_ok(open_by(t, &d, texts, hides, NULL, dir, &e), &e);
+    assert_ok(dataset_batch(d, 0, 1, 0, &b, &e), &e);
+    assert_true(b.tokens[0] == cls && b.tokens[3] == sep && b.tokens[4] == cls);
+    for (int i = 0; i < SEQ; i++) assert_int_equal(b.targets[i] >= 0, b.tokens[i] != cls && b.tokens[i] != sep);
     batch_fini(&b);
     dataset_close(d);
+    xfree(texts);
     o.begin = "[NONE]";
     assert_int_equal(open_by(t, &d, path, o, "label", dir, &e), ERR_REQUEST);
     assert_non_null(strstr(e.text, "data.begin: the tokenizer has no token \"[NONE]\""));
