@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversations as tokens and masks: every template by name, answers to the token, what users write stays text,
  * forms of records, templates that cannot tell their answers. */
-#include "data_test.h"
+#include "chat_read.h"
 
-#include "base/json.h"
-#include "data/chat.h"
 #include "data/chat_templates.h"
 #include "data/dataset.h"
 #include "data/tokenfile.h"
@@ -60,38 +58,6 @@ static struct chat *open_text(const struct tokenizer *t, const char *text, enum 
     xfree(path);
     scratch_free(dir);
     return c;
-}
-
-static int encode_code(const struct chat *c, const char *record, struct chat_tokens *out, struct err *e)
-{
-    struct json *v;
-    if (json_parse(&v, record, strlen(record), "record", e)) fail_msg("%s", e->text);
-    struct chat_work *w = chat_work_new(c);
-    int code = chat_encode(w, v, "here", out, e);
-    chat_work_free(w);
-    json_free(v);
-    return code;
-}
-
-static struct chat_tokens encode(const struct chat *c, const char *record)
-{
-    struct chat_tokens out = {0};
-    struct err e;
-    assert_ok(encode_code(c, record, &out, &e), &e);
-    return out;
-}
-
-/* The text of all tokens, or of those that are trained on, with "|" where a stretch of them ends. The end of text,
- * where it is one's own, is "$". */
-static struct str text_of(const struct tokenizer *t, const struct chat_tokens *x, bool trained)
-{
-    struct str s = {0};
-    for (int64_t i = 0; i < x->ids.n; i++) {
-        if (!trained || x->trained[i]) tokenizer_decode(t, &x->ids.ids[i], 1, true, &s);
-        if (trained && x->trained[i] && (i + 1 == x->ids.n ? !x->ends_trained : !x->trained[i + 1])) str_putc(&s, '|');
-    }
-    if (trained && x->ends_trained) str_puts(&s, "$|");
-    return s;
 }
 
 static void check_trained(const struct tokenizer *t, const struct chat *c, const char *record, const char *wanted)
@@ -190,8 +156,6 @@ static const char *chatml_text(void)
     return t->text;
 }
 
-/* What a user writes does not become a control token, nor what an answer says, nor a role that is no word; and every
- * byte of it is there. */
 static struct chat_tokens answered(const struct chat *c, const char *record, const char *answer, bool ended)
 {
     struct chat_tokens out = {0};
@@ -273,6 +237,8 @@ static void test_answered(void **state)
     tokenizer_free(t);
 }
 
+/* What a user writes does not become a control token, nor what an answer says, nor a role that is no word; and every
+ * byte of it is there. */
 static void test_injection(void **state)
 {
     (void)state;
@@ -452,153 +418,6 @@ static void test_rules(void **state)
     chat_tokens_free(&x);
     chat_close(c);
     chat_close(last);
-    tokenizer_free(t);
-}
-
-static void refused(const struct chat *c, const char *record, int code, const char *words)
-{
-    struct chat_tokens x = {0};
-    struct err e = {0};
-    check_error(encode_code(c, record, &x, &e), &e, code, words);
-    chat_tokens_free(&x);
-}
-
-/* Records as data sets have them: all of the text, and what is trained; or the words of the refusal. */
-static void test_forms(void **state)
-{
-    (void)state;
-    static const struct {
-        enum chat_side side;
-        const char *record, *text, *trained; /* text NULL: trained are the words */
-    } rows[] = {
-        /* clang-format off */
-        {CHAT_PLAIN, "{\"system\": \"S\", \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}]}",
-         "[system:S][user:q][assistant:x]", "x]|"},
-        {CHAT_PLAIN, "{\"system\": \"S\", \"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": \"gpt\", \"value\": \"x\"}]}",
-         "[system:S][user:q][assistant:x]", "x]|"},
-        {CHAT_PLAIN, "{\"system\": \"S\", \"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}]}",
-         "[system:S][user:q][assistant:x]", "x]|"},
-        {CHAT_PLAIN, "{\"system\": \"S\", \"messages\": [{\"role\": \"system\", \"content\": \"T\"}, {\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}]}",
-         NULL, "another text in a message of the system"},
-        {CHAT_PLAIN, "{\"system\": 7, \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}]}",
-         NULL, "\"system\": wanted a text"},
-        {CHAT_PLAIN, "{\"system\": \"S\", \"prompt\": \"q\", \"completion\": \"x\"}",
-         NULL, "\"system\" beside two texts"},
-        {CHAT_PLAIN, "{\"system\": \"\", \"prompt\": \"q\", \"completion\": \"x\"}",
-         "qx", "x$|"},
-        {CHAT_PLAIN, "{\"system\": \"S\", \"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"completion\": [{\"role\": \"assistant\", \"content\": \"x\"}]}",
-         "[system:S][user:q][assistant:x]", "x]|"},
-        {CHAT_PLAIN, "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": \"gpt\", \"value\": \"x\", \"weight\": 0}, {\"from\": \"human\", \"value\": \"r\"}, {\"from\": \"gpt\", \"value\": \"y\"}]}",
-         "[user:q][assistant:x][user:r][assistant:y]", "y]|"},
-        {CHAT_PLAIN, "{\"instruction\": \"i\", \"output\": \"x\", \"history\": [[\"q\", \"r\"]], \"system\": null}",
-         "[user:q][assistant:r][user:i][assistant:x]", "r]|x]|"},
-        {CHAT_PLAIN, "{\"instruction\": \"i\", \"output\": \"x\", \"history\": [[\"q\"]]}",
-         NULL, "history[0]: wanted a list of two texts"},
-        {CHAT_PLAIN, "{\"instruction\": \"i\", \"input\": 3, \"output\": \"x\"}",
-         NULL, "\"input\": wanted a text"},
-        {CHAT_CHOSEN, "{\"prompt\": \"q\", \"chosen\": \"x\", \"rejected\": \"y\"}",
-         "qx", "x$|"},
-        {CHAT_CHOSEN, "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"chosen\": [{\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"assistant\", \"content\": \"y\"}]}",
-         "[user:q][assistant:x]", "x]|"},
-        {CHAT_CHOSEN, "{\"prompt\": \"q\", \"chosen\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"y\"}], \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"score_chosen\": 8.0}",
-         "[user:q][assistant:x]", "x]|"},
-        {CHAT_CHOSEN, "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"chosen\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"y\"}]}",
-         "[user:q][assistant:x]", "x]|"},
-        {CHAT_CHOSEN, "{\"chosen\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": \"o\"}, {\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": \"o\"}, {\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"y\"}], \"system\": \"S\"}",
-         "[system:S][user:p][assistant:o][user:q][assistant:x]", "x]|"},
-        {CHAT_CHOSEN, "{\"prompt\": \"q\", \"chosen\": [{\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"assistant\", \"content\": \"y\"}]}",
-         "[user:q][assistant:x]", "x]|"},
-        {CHAT_CHOSEN, "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"chosen\": \"x\", \"rejected\": \"y\"}",
-         "[user:q][assistant:x]", "x]|"},
-        {CHAT_CHOSEN, "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"chosen\": {\"role\": \"assistant\", \"content\": \"x\"}, \"rejected\": {\"role\": \"assistant\", \"content\": \"y\"}}",
-         "[user:q][assistant:x]", "x]|"},
-        {CHAT_CHOSEN, "{\"system\": \"S\", \"question\": \"q\", \"chosen\": \"x\", \"rejected\": \"y\"}",
-         "[system:S][user:q][assistant:x]", "x]|"},
-        {CHAT_CHOSEN, "{\"instruction\": \"i\", \"input\": \"q\", \"chosen\": \"x\", \"rejected\": \"y\"}",
-         "[user:i\n\nq][assistant:x]", "x]|"},
-        {CHAT_CHOSEN, "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}], \"chosen\": {\"from\": \"gpt\", \"value\": \"x\"}, \"rejected\": {\"from\": \"gpt\", \"value\": \"y\"}}",
-         "[user:q][assistant:x]", "x]|"},
-        {CHAT_CHOSEN, "{\"chosen\": \"\\n\\nHuman: q\\n\\nAssistant: x\", \"rejected\": \"\\n\\nHuman: q\\n\\nAssistant: y\"}",
-         "\n\nHuman: q\n\nAssistant: x", " x$|"},
-        {CHAT_REJECTED, "{\"prompt\": \"q\", \"chosen\": \"x\", \"rejected\": \"y\"}",
-         "qy", "y$|"},
-        {CHAT_REJECTED, "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"chosen\": [{\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"assistant\", \"content\": \"y\"}]}",
-         "[user:q][assistant:y]", "y]|"},
-        {CHAT_REJECTED, "{\"prompt\": \"q\", \"chosen\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"y\"}], \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"score_chosen\": 8.0}",
-         "[user:q][assistant:y]", "y]|"},
-        {CHAT_REJECTED, "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"chosen\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"y\"}]}",
-         "[user:q][assistant:y]", "y]|"},
-        {CHAT_REJECTED, "{\"chosen\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": \"o\"}, {\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": \"o\"}, {\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"y\"}], \"system\": \"S\"}",
-         "[system:S][user:p][assistant:o][user:q][assistant:y]", "y]|"},
-        {CHAT_REJECTED, "{\"prompt\": \"q\", \"chosen\": [{\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"assistant\", \"content\": \"y\"}]}",
-         "[user:q][assistant:y]", "y]|"},
-        {CHAT_REJECTED, "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"chosen\": \"x\", \"rejected\": \"y\"}",
-         "[user:q][assistant:y]", "y]|"},
-        {CHAT_REJECTED, "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"chosen\": {\"role\": \"assistant\", \"content\": \"x\"}, \"rejected\": {\"role\": \"assistant\", \"content\": \"y\"}}",
-         "[user:q][assistant:y]", "y]|"},
-        {CHAT_REJECTED, "{\"system\": \"S\", \"question\": \"q\", \"chosen\": \"x\", \"rejected\": \"y\"}",
-         "[system:S][user:q][assistant:y]", "y]|"},
-        {CHAT_REJECTED, "{\"instruction\": \"i\", \"input\": \"q\", \"chosen\": \"x\", \"rejected\": \"y\"}",
-         "[user:i\n\nq][assistant:y]", "y]|"},
-        {CHAT_REJECTED, "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}], \"chosen\": {\"from\": \"gpt\", \"value\": \"x\"}, \"rejected\": {\"from\": \"gpt\", \"value\": \"y\"}}",
-         "[user:q][assistant:y]", "y]|"},
-        {CHAT_REJECTED, "{\"chosen\": \"\\n\\nHuman: q\\n\\nAssistant: x\", \"rejected\": \"\\n\\nHuman: q\\n\\nAssistant: y\"}",
-         "\n\nHuman: q\n\nAssistant: y", " y$|"},
-        {CHAT_CHOSEN, "{\"prompt\": \"z\", \"chosen\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"y\"}]}",
-         NULL, "about another prompt"},
-        {CHAT_CHOSEN, "{\"prompt\": [{\"role\": \"user\", \"content\": \"z\"}, {\"role\": \"user\", \"content\": \"q\"}], \"chosen\": [{\"role\": \"user\", \"content\": \"z\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"z\"}, {\"role\": \"assistant\", \"content\": \"y\"}]}",
-         NULL, "about another prompt"},
-        {CHAT_CHOSEN, "{\"prompt\": \"q\", \"chosen\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": \"y\"}]}",
-         NULL, "about another prompt"},
-        {CHAT_CHOSEN, "{\"chosen\": \"\\n\\nHuman: q\\n\\nAssistant: x\", \"rejected\": \"\\n\\nHuman: r\\n\\nAssistant: y\"}",
-         NULL, "without a prompt"},
-        {CHAT_CHOSEN, "{\"chosen\": \"x\", \"rejected\": \"y\"}",
-         NULL, "without a prompt"},
-        {CHAT_CHOSEN, "{\"chosen\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"r\"}, {\"role\": \"assistant\", \"content\": \"y\"}]}",
-         NULL, "differ before their last messages"},
-        {CHAT_CHOSEN, "{\"prompt\": \"q\", \"chosen\": \"x\", \"rejected\": [{\"role\": \"assistant\", \"content\": \"y\"}]}",
-         NULL, "wanted a record with"},
-        {CHAT_CHOSEN, "{\"prompt\": 3, \"chosen\": \"x\", \"rejected\": \"y\"}",
-         NULL, "wanted a record with"},
-        {CHAT_CHOSEN, "{\"prompt\": \"q\", \"chosen\": \"\", \"rejected\": \"y\"}",
-         NULL, "an empty prompt, chosen or rejected"},
-        {CHAT_CHOSEN, "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"chosen\": [{\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": []}",
-         NULL, "wanted a record with"},
-        /* clang-format on */
-    };
-    static const char template[] = "{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}"
-                                   "{{ '[assistant:' if add_generation_prompt }}";
-    struct tokenizer *t = tokenizer_new_byte();
-    char *dir = scratch_new(), *path = put_text(dir, "forms.jinja", template);
-    struct chat *c[3];
-    struct err e;
-    for (int side = 0; side < 3; side++)
-        assert_ok(chat_open(&c[side], &(struct chat_rules){.template_name = path, .side = (enum chat_side)side}, t, &e),
-                  &e);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (!rows[i].text) {
-            refused(c[rows[i].side], rows[i].record, ERR_CORRUPT, rows[i].trained);
-            continue;
-        }
-        struct chat_tokens x = encode(c[rows[i].side], rows[i].record);
-        struct str all = text_of(t, &x, false), trained = text_of(t, &x, true);
-        if (strcmp(str_text(&all), rows[i].text) || strcmp(str_text(&trained), rows[i].trained))
-            fail_msg("%s: \"%s\", trained \"%s\"", rows[i].record, str_text(&all), str_text(&trained));
-        str_free(&all);
-        str_free(&trained);
-        chat_tokens_free(&x);
-    }
-    /* What nobody reads is named: members that neither the form nor the template knows, in messages too. */
-    struct chat_tokens x =
-        encode(c[0], "{\"id\": 7, \"messages\": [{\"role\": \"user\", \"content\": \"q\", \"name\": "
-                     "\"n\", \"empty\": []}, {\"role\": \"assistant\", \"content\": \"x\"}], \"none\": "
-                     "null, \"prompt\": \"q\", \"output\": \"o\"}");
-    assert_int_equal(x.unread.n, sizeof "id\0output\0messages.name");
-    assert_memory_equal(x.unread.p, "id\0output\0messages.name", x.unread.n);
-    chat_tokens_free(&x);
-    for (int side = 0; side < 3; side++) chat_close(c[side]);
-    xfree(path);
-    scratch_free(dir);
     tokenizer_free(t);
 }
 
@@ -834,10 +653,9 @@ int main(void)
         cmocka_unit_test(test_templates),   cmocka_unit_test(test_injection),
         cmocka_unit_test(test_marks),       cmocka_unit_test(test_prompts_stand_alone),
         cmocka_unit_test(test_rules),       cmocka_unit_test(test_spaced),
-        cmocka_unit_test(test_forms),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_stripping),   cmocka_unit_test(test_names),
-        cmocka_unit_test(test_token_files), cmocka_unit_test(test_bad_records),
-        cmocka_unit_test(test_answered),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_stripping),
+        cmocka_unit_test(test_names),       cmocka_unit_test(test_token_files),
+        cmocka_unit_test(test_bad_records), cmocka_unit_test(test_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,6 +224,42 @@ static void test_other_spelling(void **state)
     tokenizer_free(t);
 }
 
+/* What the tokenizer puts before a text stays before it, and what is behind is cut as if it were not there. */
+static void test_what_stands_before(void **state)
+{
+    (void)state;
+    struct tokenizer *t = open_file(FIXTURE("llama3.json"), "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>");
+    const struct tokens *begin = tokenizer_begin(t);
+    struct fim f;
+    struct err e;
+    enum { TEXT = 90, ALL = 2 * TEXT + 3 };
+    int32_t before[N], led[ALL], plain[ALL];
+    int done = 0;
+    assert_int_equal(begin->n, 1);
+    assert_ok(fim_init(&f, &(struct fim_rule){.rate = 0.5, .spm_rate = 0.5}, t, 3, &e), &e);
+    struct fim_work *w = fim_work_new(&f);
+    fill(t, 5, before);
+    for (int64_t k = 0; k < 40; k++) {
+        for (int i = 0; i < 2; i++) {
+            led[i * (TEXT + 2)] = begin->ids[0];
+            memcpy(led + i * (TEXT + 2) + 1, before, TEXT * sizeof *led);
+            memcpy(plain + i * (TEXT + 1), before, TEXT * sizeof *led);
+        }
+        led[TEXT + 1] = plain[TEXT] = tokenizer_eos(t);
+        assert_ok(fim_apply(w, k, 0, led, ALL, &e), &e);
+        assert_ok(fim_apply(w, k, 0, plain, ALL - 2, &e), &e);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(led[i * (TEXT + 2)], begin->ids[0]);
+            assert_memory_equal(led + i * (TEXT + 2) + 1, plain + i * (TEXT + 1), TEXT * sizeof *led);
+            done += plain[i * (TEXT + 1)] == f.prefix;
+        }
+        assert_int_equal(led[TEXT + 1], tokenizer_eos(t));
+    }
+    assert_true(done > 20);
+    fim_work_free(w);
+    tokenizer_free(t);
+}
+
 static bool is_led(const struct tokenizer *t, int32_t id)
 {
     size_t n;
@@ -283,8 +319,8 @@ static void test_led(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_tokens),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts),  cmocka_unit_test(test_tokens),
                                        cmocka_unit_test(test_places), cmocka_unit_test(test_other_spelling),
-                                       cmocka_unit_test(test_led)};
+                                       cmocka_unit_test(test_led),    cmocka_unit_test(test_what_stands_before)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -162,8 +162,39 @@ static void test_cut_or_refused(void **state)
     scratch_free(dir);
 }
 
+/* Both sides are texts: each begins with what the tokenizer puts before one. */
+static void test_what_stands_before(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path = put_text(dir, "p.jsonl", "{\"en\": \"a b\", \"de\": \"b a\"}\n");
+    struct tokenizer *t;
+    struct err e;
+    struct dataset *d;
+    struct batch b;
+    assert_ok(tokenizer_open(&t, FIXTURE("llama3.json"), &e), &e);
+    struct dataset_source source = {.path = path, .column = "en", .target = "de", .weight = 1};
+    struct dataset_options o = {.sources = &source,
+                                .n_sources = 1,
+                                .tokenizer = t,
+                                .sides = {ENCODER, START, false},
+                                .seq_len = SEQ,
+                                .cache_dir = dir};
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    batch_init(&b, 1, SEQ);
+    assert_ok(dataset_batch(d, 0, 1, 0, &b, &e), &e);
+    int32_t begin = tokenizer_begin(t)->ids[0];
+    assert_true(b.tokens[0] == begin && b.tokens[1] != begin);
+    assert_true(b.tokens[ENCODER] == START && b.targets[ENCODER] == begin && b.tokens[ENCODER + 1] == begin);
+    batch_fini(&b);
+    dataset_close(d);
+    tokenizer_free(t);
+    xfree(path);
+    scratch_free(dir);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_samples), cmocka_unit_test(test_cut_or_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_samples), cmocka_unit_test(test_cut_or_refused),
+                                       cmocka_unit_test(test_what_stands_before)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
