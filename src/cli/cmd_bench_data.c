@@ -110,6 +110,7 @@ static int need_of_steps(const struct config *c, const struct dataset *d, double
     batch_init_pictures(&b, c->batch.global, c->model.seq_len, model_pixels(&c->model));
     engine_init(s.engine);
     double from = 0;
+    int64_t tokens = 0;
     for (int64_t step = 0; step <= STEPS && !rc; step++) {
         struct engine_report r;
         struct engine_batch view = {.n = b.n_seqs};
@@ -117,10 +118,11 @@ static int need_of_steps(const struct config *c, const struct dataset *d, double
         rc = dataset_batch(d, step, c->batch.global, 0, &b, e);
         for (int f = 0; f < BATCH_FIELDS; f++) view.field[f] = b.field[f];
         view.n_trained = b.n_trained;
+        if (!rc && step) tokens += batch_tokens(b.n_seqs, b.seq_len, b.n_padded);
         if (!rc) engine_step(s.engine, &view, step, 0, &r);
         if (!rc) rc = engine_status(s.engine, e);
     }
-    *need = (double)(STEPS * c->batch.global * c->model.seq_len) / (clock_now_s() - from);
+    *need = (double)tokens / (clock_now_s() - from);
     batch_fini(&b);
     site_close(&s);
     return rc;
@@ -148,10 +150,10 @@ static int find_need(const struct request *q, const struct config *c, const stru
 
 /* ---- batches ---- */
 
-/* Takes batches for the time, or n of them (0: no limit), pausing between them; tokens per second and the share of time
- * waited. */
+/* Takes batches for the time, or n of them (0: no limit), pausing between them; tokens per second, those of a batch,
+ * and the share of time waited. */
 static int take(const struct config *c, const struct dataset *d, struct setting *s, double pause_s, double seconds,
-                int n, double *rate, double *share, struct err *e)
+                int n, double *rate, double *each, double *share, struct err *e)
 {
     struct prefetch *p;
     const struct batch *b;
@@ -164,14 +166,16 @@ static int take(const struct config *c, const struct dataset *d, struct setting 
     if (rc) return rc;
     rc = prefetch_next(p, &b, e); /* a run's first batch is waited for, once */
     double from = clock_now_s(), before = prefetch_waited_s(p), spent = 0;
-    int64_t taken = 0;
+    int64_t taken = 0, tokens = 0;
     while (!rc && (!taken || (spent < seconds && (!n || taken < n)))) {
         if (pause_s > 0) clock_sleep_s(pause_s);
         rc = prefetch_next(p, &b, e);
+        if (!rc) tokens += batch_tokens(b->n_seqs, b->seq_len, b->n_padded);
         taken++;
         spent = clock_now_s() - from;
     }
-    *rate = (double)(taken * c->batch.global * c->model.seq_len) / spent;
+    *rate = (double)tokens / spent;
+    *each = (double)tokens / (double)(taken ? taken : 1);
     *share = (prefetch_waited_s(p) - before) / spent;
     prefetch_free(p);
     return rc;
@@ -181,17 +185,17 @@ static int measure_settings(const struct request *q, const struct config *c, con
                             struct err *e)
 {
     int cores = thread_n_cores(), rc = OK;
-    double step_s = (double)(c->batch.global * c->model.seq_len) / f->need, unused;
+    double each, unused;
     f->best = -1;
     for (int workers = 1; workers <= cores && !rc && f->n < SETTINGS; workers *= 2)
         for (int depth = workers < 2 ? 2 : workers; depth <= 4 * workers && !rc && f->n < SETTINGS; depth *= 2) {
             struct setting *s = &f->s[f->n++];
             *s = (struct setting){workers, depth, 0, -1};
-            rc = take(c, d, s, 0, q->seconds, 0, &s->tokens_per_s, &unused, e);
-            double rate;
+            rc = take(c, d, s, 0, q->seconds, 0, &s->tokens_per_s, &each, &unused, e);
+            double rate, step_s = each / f->need;
             bool enough = s->tokens_per_s > f->need; /* else it waits, however deep */
             if (!rc && f->best < 0 && enough)
-                rc = take(c, d, s, step_s, 10 * q->seconds, WAIT_STEPS + 4 * depth, &rate, &s->wait, e);
+                rc = take(c, d, s, step_s, 10 * q->seconds, WAIT_STEPS + 4 * depth, &rate, &unused, &s->wait, e);
             if (!rc && f->best < 0 && enough && s->wait < GOOD_SHARE) f->best = f->n - 1;
         }
     return rc;

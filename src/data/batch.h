@@ -31,6 +31,11 @@ struct batch {
 void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len);
 /* With a picture of so many values in each sequence. */
 void batch_init_pictures(struct batch *b, int64_t n_seqs, int64_t seq_len, int64_t n_pixels);
+/* Tokens that exist: all places but those of padding. What speed is told in (docs/watching.md). */
+static inline int64_t batch_tokens(int64_t n_seqs, int64_t seq_len, int64_t n_padded)
+{
+    return n_seqs * seq_len - n_padded;
+}
 /* The same in memory of the caller's, batch_memory bytes of it; no batch_fini. */
 size_t batch_memory(int64_t n_seqs, int64_t seq_len, int64_t n_pixels);
 void batch_place(struct batch *b, int64_t n_seqs, int64_t seq_len, int64_t n_pixels, void *memory);

@@ -92,6 +92,9 @@ double dataset_padding(const struct dataset *d, int source)
 {
     const struct cuts *c = &d->streams[source].cuts;
     if (d->sees) return 0;
-    double places = (double)((c->n + d->group - 1) / d->group * d->group) * (double)c->rule.seq;
-    return 1 - (double)(c->n_inputs + d->streams[source].n_read) / places;
+    if (d->spans.seq) return (double)spans_padding(&d->spans) / (double)d->spans.seq;
+    const struct stream *s = &d->streams[source];
+    double places = (double)((c->n + d->group - 1) / d->group * d->group) * (double)c->rule.seq * (d->pairs ? 2 : 1);
+    int64_t more = d->pairs ? s->rejected.n_tokens - s->rejected.n_documents : s->n_read; /* of the second text */
+    return 1 - (double)(c->n_inputs + more) / places;
 }

@@ -260,7 +260,10 @@ static void hide(const struct dataset *d, struct batch *b, int64_t row, uint64_t
     if (d->mlm.rate > 0) b->n_trained += mlm_apply(&d->mlm, seed, sample, b->tokens + at, b->targets + at, b->seq_len);
     if (d->prefix_rate > 0)
         b->n_trained -= prompt_cut(d->prefix_rate, seed, sample, b->documents + at, b->targets + at, b->seq_len);
-    if (d->spans.seq) b->n_trained += spans_apply(&d->spans, seed, sample, b->tokens + at, b->targets + at, w->ids);
+    if (!d->spans.seq) return;
+    int64_t written = spans_apply(&d->spans, seed, sample, b->tokens + at, b->targets + at, w->ids);
+    b->n_trained += written;
+    if (written) b->n_padded += spans_padding(&d->spans); /* else the row is empty, and counted */
 }
 
 void row_blank(struct batch *b, int64_t row)

@@ -44,6 +44,9 @@ struct spans {
 /* ERR_REQUEST: the tokenizer lacks the marks, or an end of text. */
 int spans_init(struct spans *p, const struct span_rule *rule, const struct tokenizer *t, struct err *e);
 
+/* Places of a sample behind both its sides. */
+static inline int64_t spans_padding(const struct spans *p) { return p->seq - p->n.encoder - p->n.decoder; }
+
 /* ids, targets [seq] of a sample: come in as its text, of which targets has what is there (-1: nothing), and go out as
  * the sample. text [seq]: room. Returns how many targets there are. */
 int64_t spans_apply(const struct spans *p, uint64_t seed, int64_t sample, int32_t *ids, int32_t *targets,

@@ -29,6 +29,7 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
     r->nats = sum.nats;
     r->right = sum.right;
     r->tokens = n_trained;
+    r->sequences = g->sequences;
     r->padded = g->padded;
     r->busiest = g->busiest;
     r->busiest_by_position = g->busiest_by_position;

@@ -124,7 +124,7 @@ struct engine_batch {
     int64_t n;         /* sequences here; 0: none, this rank only meets the others */
     int64_t first;     /* index of the first sequence in the global batch */
     int64_t n_trained; /* targets (of pictures: labels) of this part that are not -1 */
-    int64_t n_padded;  /* places of this part that hold no token of a document; only reported */
+    int64_t n_padded;  /* places of this part that hold no token of a document; only counted */
 };
 
 /* What was not finite (the loss, then all is); or the trainer left the batch out, and never came here with it. */
@@ -138,7 +138,8 @@ struct engine_report {
         ahead[MTP_DEPTH_MOST]; /* of modules that predict further tokens: nats per token trained there; not in loss */
     double right;              /* of pictures: trained ones whose class has the largest logit */
     int64_t tokens;            /* trained tokens of this step, over all ranks */
-    int64_t padded;            /* places that hold no token of a document, over all ranks */
+    int64_t sequences;         /* of the batch, over all ranks: those that exist */
+    int64_t padded;            /* their places that hold no token of a document, over all ranks */
     /* With documents that do not see each other and ranks of cp: pairs of attention of the busiest of these over the
      * mean, of all the step's sequences: as they were shared out, and if it had gone by position. Else 0. */
     double busiest, busiest_by_position;
@@ -216,7 +217,7 @@ struct engine {
     struct buffer rope, stat, index, balance;
     struct buffer norm;                  /* sums of squares of the gradients here (engine/tally.h) */
     struct buffer staging;               /* the host's: the batch as it is in data */
-    int64_t padded;                      /* of the batch that is fed, over all ranks */
+    int64_t sequences, padded;           /* of the batch that is fed, over all ranks, as in engine_report */
     int64_t given;                       /* and its sequences here: of the room for them what is behind is blank */
     double busiest, busiest_by_position; /* of it, as in engine_report */
     int32_t *marked; /* [sequences][seq] ids of documents with their prefixes marked (layout/document_ids.h); NULL: no

@@ -246,15 +246,18 @@ struct step_info feed_info(struct engine *g, const struct engine_batch *b, int64
 {
     arrange(g, b);
     int cp = has_uneven_work(g) && training ? g->cfg.par.size[AXIS_CP] : 0;
-    int64_t *counts = xcalloc(2 + 2 * (size_t)cp, sizeof *counts);
-    counts[0] = trained_here(g, b);
-    counts[1] = g->cfg.par.rank[AXIS_CP] ? 0 : b->n_padded;
-    if (cp) count_pairs(g, b, counts + 2);
-    exchange_sum_i64(&g->exchange, counts, 2 + 2 * cp);
-    *n_trained = counts[0];
-    g->padded = counts[1];
-    g->busiest = busiest(counts + 2, cp);
-    g->busiest_by_position = busiest(counts + 2 + cp, cp);
+    enum { TRAINED, SEQUENCES, PADDED, PAIRS };
+    int64_t *counts = xcalloc(PAIRS + 2 * (size_t)cp, sizeof *counts);
+    counts[TRAINED] = trained_here(g, b);
+    counts[SEQUENCES] = g->cfg.par.rank[AXIS_CP] ? 0 : b->n;
+    counts[PADDED] = g->cfg.par.rank[AXIS_CP] ? 0 : b->n_padded;
+    if (cp) count_pairs(g, b, counts + PAIRS);
+    exchange_sum_i64(&g->exchange, counts, PAIRS + 2 * cp);
+    *n_trained = counts[TRAINED];
+    g->sequences = counts[SEQUENCES];
+    g->padded = counts[PADDED];
+    g->busiest = busiest(counts + PAIRS, cp);
+    g->busiest_by_position = busiest(counts + PAIRS + cp, cp);
     xfree(counts);
     return (struct step_info){
         .seed = g->cfg.seed,

@@ -195,24 +195,33 @@ static const double **experts_load(const struct engine *g, const struct engine_r
 static struct metrics_source *sources_used(const struct trainer *t, const struct engine_report *r,
                                            struct metrics_step *m)
 {
+    m->padded = r->padded;
     if (!t->train) return NULL;
     m->n_sources = dataset_n_sources(t->train);
     m->packed = t->cfg.data.pack != PACK_JOINED;
-    m->padded = r->padded;
     int64_t parts = dataset_parts(t->train);
     struct metrics_source *s = xcalloc((size_t)m->n_sources, sizeof *s);
     for (int i = 0; i < m->n_sources; i++) {
         s[i].samples = dataset_used(t->train, t->step * t->cfg.batch.global * parts, i, &s[i].epochs);
-        double places = (double)s[i].samples * (double)(t->cfg.model.seq_len / parts);
+        double places = (double)s[i].samples * (double)(t->cfg.model.seq_len / parts * (trainer_prefers(t) ? 2 : 1));
         s[i].tokens = (int64_t)llround(places * (1 - dataset_padding(t->train, i)));
     }
     m->sources = s;
     return s;
 }
 
+/* Tokens of the global batch that exist (batch_tokens). A worker that goes alone knows its own part of it: the others'
+ * are taken to be alike. */
+static int64_t tokens_there(const struct trainer *t, const struct engine_report *r)
+{
+    int64_t own = batch_tokens(r->sequences, t->cfg.model.seq_len, r->padded), global = t->cfg.batch.global;
+    if (!trainer_is_async(t) || !r->sequences) return own;
+    return llround((double)own * (double)global / (double)r->sequences);
+}
+
 int trainer_report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e)
 {
-    int64_t step_tokens = t->cfg.batch.global * t->cfg.model.seq_len;
+    int64_t step_tokens = tokens_there(t, r);
     bool was_raised = t->speed.raised, left_out = r->skip == SKIP_BATCH;
     struct metrics_step m = {
         .step = t->step,

@@ -276,7 +276,7 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         json_put_int(&o, "staleness_max", s->staleness_max);
     }
     if (s->ranks) put_ranks(&o, s->ranks);
-    if (s->packed) json_put_int(&o, "padding", s->padded);
+    if (s->packed || s->padded) json_put_int(&o, "padding", s->padded);
     if (s->busiest > 0) {
         json_put_real_digits(&o, "cp_busiest", s->busiest, 6);
         json_put_real_digits(&o, "cp_busiest_by_position", s->busiest_by_position, 6);
@@ -398,7 +398,8 @@ void metrics_progress(const struct metrics *m, const struct metrics_step *s, int
                  s->tier_s);
     if (s->rounded) looks_progress(s->rounded, rounded, sizeof rounded);
     char right[128] = "";
-    double each = s->sees && s->pictures ? (double)s->step_tokens / (double)s->pictures : 1; /* places of a picture */
+    bool of_pictures = s->sees && s->step_tokens;
+    double each = of_pictures ? (double)s->step_tokens / (double)s->pictures : 1; /* places of a picture */
     if (s->preferred)
         snprintf(right, sizeof right, "  preferred %.1f %%",
                  100.0 * (double)s->preferred->right / (double)s->preferred->pairs);

@@ -39,7 +39,7 @@ struct metrics_step {
     int ahead_depth;                         /* 0: there is none */
     int64_t pictures;                        /* of this step */
     int64_t tokens;                          /* trained so far */
-    int64_t step_tokens;                     /* processed in this step: what tokens_per_s counts */
+    int64_t step_tokens;                     /* that exist, in this step: what tokens_per_s counts */
     const struct preference_sums *preferred; /* of a step on preferences; NULL: it is none */
     const struct policy_sums *policy;        /* of a step on rewards; NULL: it is none */
     double step_s, mfu;
@@ -66,7 +66,7 @@ struct metrics_step {
     bool tier;                       /* something waits on disk: */
     int64_t put_bytes, got_bytes;    /* there and back in this step, of all ranks */
     double tier_s;                   /* what the rank waited for it that waited longest */
-    int64_t padded;                  /* places of this step without a token; packed: documents are, so it is said */
+    int64_t padded;                  /* places of this step without a token; packed: 0 of them are said, too */
     bool packed;
     double busiest, busiest_by_position;  /* as in engine_report; 0: it has no meaning */
     const struct metrics_source *sources; /* what was used of each by now; NULL: nobody knows */

@@ -138,15 +138,18 @@ void serve_begin(struct serve *v, int64_t step)
 
 bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
 {
-    double seen[4] = {0}, norm = 0;
+    enum { LOSS, NATS, TOKENS, RIGHT, SEQUENCES, PADDED, N_SEEN };
+    double seen[N_SEEN] = {0}, norm = 0;
     if (!serves(v)) {
         engine_gradients(v->g, b, step, r);
-        seen[0] = r->loss;
-        seen[1] = r->nats;
-        seen[2] = (double)r->tokens;
-        seen[3] = r->right;
+        seen[LOSS] = r->loss;
+        seen[NATS] = r->nats;
+        seen[TOKENS] = (double)r->tokens;
+        seen[RIGHT] = r->right;
+        seen[SEQUENCES] = (double)r->sequences;
+        seen[PADDED] = (double)r->padded;
     }
-    comm_wait(v->world, comm_broadcast(v->world, seen, 4, DT_F64, 0, "loss"));
+    comm_wait(v->world, comm_broadcast(v->world, seen, N_SEEN, DT_F64, 0, "loss"));
     travel(&v->push, "push");
     if (serves(v)) {
         double squares = tally_squares(v->g);
@@ -157,10 +160,12 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
         norm = sqrt(squares) / v->g->scale.now;
     }
     comm_wait(v->world, comm_broadcast(v->world, &norm, 1, DT_F64, v->n_workers, "gradient norm"));
-    *r = (struct engine_report){.loss = seen[0],
-                                .nats = seen[1],
-                                .tokens = (int64_t)seen[2],
-                                .right = seen[3],
+    *r = (struct engine_report){.loss = seen[LOSS],
+                                .nats = seen[NATS],
+                                .tokens = (int64_t)seen[TOKENS],
+                                .right = seen[RIGHT],
+                                .sequences = (int64_t)seen[SEQUENCES],
+                                .padded = (int64_t)seen[PADDED],
                                 .grad_norm = norm,
                                 .loss_scale = v->g->scale.now};
     bool finite = isfinite(r->loss) && isfinite(norm), goes_on = finite;
