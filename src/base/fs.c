@@ -271,24 +271,39 @@ int fs_sweep_temporaries(const char *folder, const char *name, struct err *e)
     return code;
 }
 
-int fs_lock_take(struct fs_lock *l, const char *path, struct err *e)
+/* Whether path still names the open file: a holder may have removed it between our open and our lock. */
+static bool still_named(const char *path, int fd)
+{
+    struct stat mine, named;
+    return !fstat(fd, &mine) && !stat(path, &named) && mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
+}
+
+static int lock_once(struct fs_lock *l, const char *path, struct err *e)
 {
     l->busy = false;
     l->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (l->fd < 0) return write_failed(e, errno, path, "the lock file cannot be opened");
-    int code = OK;
+    if (!flock(l->fd, LOCK_EX | LOCK_NB)) return OK;
+    int why = errno;
     char text[32] = "";
-    if (flock(l->fd, LOCK_EX | LOCK_NB)) {
-        int why = errno;
-        ssize_t n = pread(l->fd, text, sizeof text - 1, 0);
-        text[n > 0 ? n : 0] = 0;
-        text[strcspn(text, "\n")] = 0;
-        l->busy = why == EWOULDBLOCK;
-        if (!l->busy) code = write_failed(e, why, path, "cannot be locked");
-        else
-            code = err_set(e, ERR_REQUEST, "%s: in use by process %s; wait for it, stop it, or choose another run.dir",
-                           path, *text ? text : "(unknown)");
-    } else {
+    ssize_t n = pread(l->fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = 0;
+    text[strcspn(text, "\n")] = 0;
+    l->busy = why == EWOULDBLOCK;
+    if (!l->busy) return write_failed(e, why, path, "cannot be locked");
+    return err_set(e, ERR_REQUEST, "%s: in use by process %s; wait for it, stop it, or choose another run.dir", path,
+                   *text ? text : "(unknown)");
+}
+
+int fs_lock_take(struct fs_lock *l, const char *path, struct err *e)
+{
+    int code = lock_once(l, path, e);
+    while (!code && !still_named(path, l->fd)) { /* what was locked is nobody's lock any more */
+        fs_lock_release(l);
+        code = lock_once(l, path, e);
+    }
+    if (!code) {
+        char text[32];
         int n = snprintf(text, sizeof text, "%d\n", (int)getpid());
         if (ftruncate(l->fd, 0) || pwrite(l->fd, text, (size_t)n, 0) != n)
             code = write_failed(e, errno, path, "cannot be written");
@@ -297,11 +312,16 @@ int fs_lock_take(struct fs_lock *l, const char *path, struct err *e)
     return code;
 }
 
-/* The file stays: removing it would let a second and a third process lock two different files of that name. */
 void fs_lock_release(struct fs_lock *l)
 {
     if (l->fd >= 0) close(l->fd);
     l->fd = -1;
+}
+
+void fs_lock_remove(struct fs_lock *l, const char *path)
+{
+    if (l->fd >= 0) unlink(path);
+    fs_lock_release(l);
 }
 
 #define WRITER_BYTES ((size_t)1 << 20)

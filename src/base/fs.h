@@ -80,13 +80,15 @@ void fs_list_free(char **names, int n);
 char *fs_join(const char *dir, const char *name);
 
 /* Advisory lock: one holder per path (two threads of one process exclude each other too); a holder that dies
- * lets go. The file itself stays. Fails with ERR_REQUEST naming the holder's pid. */
+ * lets go. Fails with ERR_REQUEST naming the holder's pid. */
 struct fs_lock {
     int fd;
     bool busy; /* taking failed because another holds it, and for no other reason */
 };
 int fs_lock_take(struct fs_lock *l, const char *path, struct err *e);
-void fs_lock_release(struct fs_lock *l);
+void fs_lock_release(struct fs_lock *l); /* the file stays */
+/* And the file goes, by its holder alone: whoever had it open meanwhile takes the next file of that name. */
+void fs_lock_remove(struct fs_lock *l, const char *path);
 
 /* A buffered writer for big files that knows how much it wrote and turns a full disk into an error. Failure is
  * sticky: once a write failed, every later call returns the same error. */

@@ -88,10 +88,8 @@ void dedup_folder_leave(struct dedup_folder *f, bool done)
     struct err e;
     done = done || f->finished; /* one that was killed while it removed its work goes no further than this */
     if (done) fs_remove_tree(f->work, &e);
-    if (f->lock.fd >= 0) {
-        if (done) unlink(f->lock_path);
-        fs_lock_release(&f->lock);
-    }
+    if (done) fs_lock_remove(&f->lock, f->lock_path);
+    fs_lock_release(&f->lock);
     xfree(f->work);
     xfree(f->lock_path);
 }

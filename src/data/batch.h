@@ -31,7 +31,7 @@ struct batch {
 void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len);
 /* With a picture of so many values in each sequence. */
 void batch_init_pictures(struct batch *b, int64_t n_seqs, int64_t seq_len, int64_t n_pixels);
-/* Tokens that exist: all places but those of padding. What speed is told in (docs/watching.md). */
+/* A token that exists is at any place but those of padding: what speed is told in (docs/watching.md). */
 static inline int64_t batch_tokens(int64_t n_seqs, int64_t seq_len, int64_t n_padded)
 {
     return n_seqs * seq_len - n_padded;

@@ -344,8 +344,7 @@ int image_index_make(struct image_input *in, const struct image_index_options *o
         if (!code) {
             *made = fs_absent(path);
             if (*made) code = make(in, o, path, key, e);
-            unlink(lock_path);
-            fs_lock_release(&lock);
+            fs_lock_remove(&lock, lock_path);
         } else if (lock.busy) {
             if (!said) log_info("data: waiting for another process to list pictures; it holds %s", lock_path);
             code = OK;

@@ -78,10 +78,7 @@ static void writer_free(struct tokenfile_writer *w)
         xfree(w->side[t].path);
         xfree(w->sums[t].of);
     }
-    if (w->lock_path) {
-        unlink(w->lock_path);
-        fs_lock_release(&w->lock);
-    }
+    if (w->lock_path) fs_lock_remove(&w->lock, w->lock_path);
     xfree(w->path);
     xfree(w->temporary);
     xfree(w->lock_path);

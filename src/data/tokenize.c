@@ -51,12 +51,17 @@ struct making {
     int n_threads;
 };
 
-static int tokenize_to(struct making *m, const char *out_path, bool *busy, struct tokenize_result *r, struct err *e)
+/* Why a file was not made, if nothing failed. */
+enum turn { TURN_OURS, TURN_OTHERS, TURN_PAST }; /* somebody else is making it, or has made it just now */
+
+/* cached: a file of the same key that lies at out_path by now is what is wanted. */
+static int tokenize_to(struct making *m, const char *out_path, bool cached, enum turn *turn, struct tokenize_result *r,
+                       struct err *e)
 {
     const struct tokenizer *t = m->t;
     struct source *s = m->s;
     *r = (struct tokenize_result){0};
-    *busy = false;
+    *turn = TURN_OURS;
     if (tokenizer_eos(t) < 0)
         return err_set(e, ERR_REQUEST,
                        "the tokenizer names no end-of-text token to separate documents with; put a "
@@ -68,8 +73,16 @@ static int tokenize_to(struct making *m, const char *out_path, bool *busy, struc
         .key = cache_key(t, s, m->chat),
     };
     struct tokenfile_writer *w;
-    int code = tokenfile_create(&w, busy, out_path, &head, e);
+    bool busy;
+    int code = tokenfile_create(&w, &busy, out_path, &head, e);
+    if (busy) *turn = TURN_OTHERS;
     if (code) return code;
+    int there = cached ? tokenfile_is_cached(out_path, head.key, e) : 0;
+    if (there) {
+        tokenfile_abandon(w);
+        *turn = there > 0 ? TURN_PAST : TURN_OURS;
+        return there > 0 ? OK : there;
+    }
     bad_list_clear(&m->bad);
     struct tokenize_run run = {.tokenizer = t,
                                .vocab = head.vocab,
@@ -146,10 +159,10 @@ int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs,
              const char *out_path, int n_threads, struct tokenize_result *r, struct err *e)
 {
     struct making m = {.t = t, .n_threads = n_threads};
-    bool busy;
+    enum turn turn;
     bad_list_init(&m.bad, out_path);
     int code = open_making(&m, inputs, n_inputs, how, e);
-    if (!code) code = tokenize_to(&m, out_path, &busy, r, e);
+    if (!code) code = tokenize_to(&m, out_path, false, &turn, r, e);
     if (!code) say_skipped(m.s, r, m.first_input);
     bad_list_fini(&m.bad);
     close_making(&m);
@@ -162,11 +175,13 @@ static int make_cached(struct making *m, const char *path, struct err *e)
     uint64_t key = cache_key(m->t, m->s, m->chat);
     for (bool said = false;; said = true) {
         struct tokenize_result r;
-        bool busy;
+        enum turn turn;
+        bool none = fs_absent(path); /* one that is damaged is told of once */
         int code = tokenfile_is_cached(path, key, e);
         if (code) return code < 0 ? code : OK;
-        code = tokenize_to(m, path, &busy, &r, e);
+        code = tokenize_to(m, path, none, &turn, &r, e);
         if (!code) {
+            if (turn == TURN_PAST) return OK;
             char bytes[32], tokens[32], rate[32];
             log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input,
                      str_bytes(bytes, (double)r.bytes), str_count(tokens, (double)r.tokens), (long long)r.documents,
@@ -176,7 +191,7 @@ static int make_cached(struct making *m, const char *path, struct err *e)
         }
         /* Somebody else holds the lock, who lets go also by dying: nothing was read yet, so the source can be used
          * again. */
-        if (!busy) return code;
+        if (turn != TURN_OTHERS) return code;
         if (!said) log_info("data: waiting for another process to tokenize %s; it holds %s.lock", input, path);
         clock_sleep_s(0.2);
         if ((code = tokenize_given_up(m->give_up, e))) return code; /* also where who held it gave up */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files: publishing is all or nothing at every byte, locks exclude, errors name the path and the remedy. */
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -245,6 +246,51 @@ static void locks_exclude_and_name_the_holder(void **state)
     scratch_free(dir);
 }
 
+/* What happens between the open and the lock of whoever comes then. */
+static void (*between)(void);
+int __real_flock(int fd, int how);
+int __wrap_flock(int fd, int how);
+int __wrap_flock(int fd, int how)
+{
+    void (*now)(void) = between;
+    between = NULL;
+    if (now) now();
+    return __real_flock(fd, how);
+}
+
+static struct {
+    struct fs_lock first, third;
+    char *path;
+    bool goes_on;
+} crowd;
+
+static void first_leaves(void)
+{
+    fs_lock_remove(&crowd.first, crowd.path);
+    if (crowd.goes_on) assert_int_equal(fs_lock_take(&crowd.third, crowd.path, NULL), OK);
+}
+
+static void a_removed_lock_is_nobodys(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    char *dir = scratch_new();
+    crowd.path = fs_join(dir, "lock");
+    for (int k = 0; k < 2; k++) {
+        struct fs_lock second;
+        crowd.goes_on = k == 1;
+        assert_int_equal(fs_lock_take(&crowd.first, crowd.path, &e), OK);
+        between = first_leaves; /* the second has opened the first's file */
+        int code = fs_lock_take(&second, crowd.path, &e);
+        assert_int_equal(code, crowd.goes_on ? ERR_REQUEST : OK);
+        assert_true(second.busy == crowd.goes_on && fs_exists(crowd.path));
+        fs_lock_remove(crowd.goes_on ? &crowd.third : &second, crowd.path);
+        assert_false(fs_exists(crowd.path));
+    }
+    xfree(crowd.path);
+    scratch_free(dir);
+}
+
 static void trees_are_made_and_removed(void **state)
 {
     (void)state;
@@ -280,6 +326,7 @@ int main(void)
         cmocka_unit_test(a_writer_reports_any_failed_write),
         cmocka_unit_test(a_writer_goes_on),
         cmocka_unit_test(locks_exclude_and_name_the_holder),
+        cmocka_unit_test(a_removed_lock_is_nobodys),
         cmocka_unit_test(trees_are_made_and_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

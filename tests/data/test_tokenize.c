@@ -3,6 +3,7 @@
  * after a kill at any write, a failure of any write, and damage anywhere in the work file, which is not believed. */
 #include <errno.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/rng.h"
@@ -628,6 +629,53 @@ static void test_given_up(void **state)
     end(&f);
 }
 
+/* ---- another makes it between our look and our lock ---- */
+static struct {
+    const struct fixture *f;
+    const char *cache;
+    char *path;
+    ino_t file;
+} meanwhile;
+
+static ino_t file_of(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_ino;
+}
+
+int __real_flock(int fd, int how);
+int __wrap_flock(int fd, int how);
+int __wrap_flock(int fd, int how)
+{
+    const struct fixture *f = meanwhile.f;
+    meanwhile.f = NULL;
+    if (f) {
+        struct err e;
+        assert_ok(tokenize_cached(f->t, f->x.paths[0], NULL, meanwhile.cache, NULL, &meanwhile.path, &e), &e);
+        meanwhile.file = file_of(meanwhile.path);
+    }
+    return __real_flock(fd, how);
+}
+
+static void test_made_meanwhile(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, FIXTURE("gpt2.json"));
+    struct err e;
+    char *cache = fs_join(f.x.dir, "cache"), *path;
+    meanwhile.cache = cache;
+    meanwhile.f = &f;
+    assert_ok(tokenize_cached(f.t, f.x.paths[0], NULL, cache, NULL, &path, &e), &e);
+    assert_string_equal(path, meanwhile.path);
+    assert_true(file_of(path) == meanwhile.file); /* it was not made again */
+    xfree(path);
+    xfree(meanwhile.path);
+    xfree(cache);
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -641,6 +689,7 @@ int main(void)
         cmocka_unit_test(test_foreign_work_is_not_believed),
         cmocka_unit_test(test_bad_records_are_listed_once),
         cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_made_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,10 +49,12 @@ status=$?
 
 echo '{"text":"The quick brown fox"}' >"$dir/tasks.jsonl"
 model=$dir/threads1
-write=(generate "$model" --prompt "The quick" --max-tokens 12 --seed 5 --dtype f32 --threads 1)
-"$tutti" "${write[@]}" >"$dir/one" 2>&1 || fail "generate: $(cat "$dir/one")"
+# Some launchers give rank 0 a terminal, where what a model writes is shown cleaned: it is compared as JSON, without the seconds.
+write=(generate "$model" --prompt "The quick" --max-tokens 12 --seed 5 --dtype f32 --threads 1 --json)
+told() { sed -E 's/,"[a-z_]*_s":[^,}]*//g' "$1"; }
+"$tutti" "${write[@]}" >"$dir/one" 2>"$dir/log" || fail "generate: $(cat "$dir/one" "$dir/log")"
 for way in '--tp 2' '--pp 2'; do # shellcheck disable=SC2086
-    ranks 2 "$tutti" "${write[@]}" $way >"$dir/two" 2>"$dir/log" && cmp -s "$dir/one" "$dir/two" ||
+    ranks 2 "$tutti" "${write[@]}" $way >"$dir/two" 2>"$dir/log" && [ "$(told "$dir/one")" = "$(told "$dir/two")" ] ||
         fail "generate $way over 2 processes: $(cat "$dir/one" "$dir/two" "$dir/log")"
 done
 "$tutti" eval "$model" --tasks "$dir/tasks.jsonl" --threads 1 >"$dir/one" 2>&1 || fail "eval: $(cat "$dir/one")"
