@@ -2,7 +2,7 @@
 # tutti.pc: what a program that is linked with tutti's library needs. The library is static, so what it needs itself is
 # in Libs and Requires, not in their private halves.
 set(PC_REQUIRES)
-foreach(found YAML JANSSON ONIG XXHASH ZLIB ZSTD HWLOC CURL CRYPTO UTF8PROC SNAPPY BROTLI LZ4 ARCHIVE DIVSUFSORT MICROHTTPD LIBDW)
+foreach(found YAML ONIG XXHASH ZLIB ZSTD HWLOC CURL CRYPTO UTF8PROC SNAPPY BROTLI LZ4 ARCHIVE DIVSUFSORT MICROHTTPD LIBDW)
   if(${found}_FOUND)
     string(APPEND PC_REQUIRES " ${${found}_MODULE_NAME}")
   endif()

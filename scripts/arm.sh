@@ -12,7 +12,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build-arm
 files=$build/sysroot
 jobs=${TUTTI_JOBS:-$(nproc)}
-libraries=(libc6-dev libyaml-dev libjansson-dev libonig-dev libxxhash-dev zlib1g-dev libzstd-dev libhwloc-dev libcurl4-openssl-dev libssl-dev libutf8proc-dev libsnappy-dev libbrotli-dev liblz4-dev libarchive-dev libdivsufsort-dev libmicrohttpd-dev libdw-dev libjpeg-dev libpng-dev libwebp-dev libcmocka-dev) # FFmpeg and libsndfile, which bring a hundred others, are tried without here
+libraries=(libc6-dev libyaml-dev libonig-dev libxxhash-dev zlib1g-dev libzstd-dev libhwloc-dev libcurl4-openssl-dev libssl-dev libutf8proc-dev libsnappy-dev libbrotli-dev liblz4-dev libarchive-dev libdivsufsort-dev libmicrohttpd-dev libdw-dev libjpeg-dev libpng-dev libwebp-dev libcmocka-dev) # FFmpeg and libsndfile, which bring a hundred others, are tried without here
 
 count=0
 case ${1:-} in

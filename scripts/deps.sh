@@ -14,7 +14,7 @@ set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 quiet=0 for_tests=0
 recommended=--no-install-recommends
-packages=(build-essential cmake ninja-build pkg-config libyaml-dev libjansson-dev libonig-dev libxxhash-dev zlib1g-dev libzstd-dev libhwloc-dev libcurl4-openssl-dev libssl-dev libutf8proc-dev libsnappy-dev libbrotli-dev liblz4-dev libarchive-dev libdivsufsort-dev libmicrohttpd-dev libdw-dev libjpeg-dev libpng-dev)
+packages=(build-essential cmake ninja-build pkg-config libyaml-dev libonig-dev libxxhash-dev zlib1g-dev libzstd-dev libhwloc-dev libcurl4-openssl-dev libssl-dev libutf8proc-dev libsnappy-dev libbrotli-dev liblz4-dev libarchive-dev libdivsufsort-dev libmicrohttpd-dev libdw-dev libjpeg-dev libpng-dev)
 optional=(libdnnl-dev openmpi-bin libopenmpi-dev) # more matrix kernels; ranks as processes
 optional+=(libwebp-dev libsndfile1-dev libavformat-dev libavcodec-dev libavutil-dev libswscale-dev) # WebP, sound, video
 tests=(libcmocka-dev)
@@ -41,7 +41,7 @@ say() { if [ "$quiet" = 0 ]; then echo "deps: $*" >&2; fi; }
 have_everything() {
     command -v cmake >/dev/null && command -v ninja >/dev/null && command -v cc >/dev/null &&
         command -v pkg-config >/dev/null &&
-        pkg-config --exists yaml-0.1 jansson oniguruma libxxhash zlib libzstd hwloc libcurl libcrypto libutf8proc snappy libbrotlidec liblz4 libarchive libdivsufsort libmicrohttpd libdw libjpeg libpng &&
+        pkg-config --exists yaml-0.1 oniguruma libxxhash zlib libzstd hwloc libcurl libcrypto libutf8proc snappy libbrotlidec liblz4 libarchive libdivsufsort libmicrohttpd libdw libjpeg libpng &&
         { [ "$for_tests" = 0 ] || pkg-config --exists cmocka; }
 }
 
@@ -51,7 +51,7 @@ if ! command -v dpkg-query >/dev/null; then
         exit 0
     fi
     echo "deps: this is not Debian or Ubuntu, and something is missing. Install a C compiler, cmake, ninja," >&2
-    echo "      pkg-config, and the development files of libyaml, jansson, Oniguruma, xxhash, zlib, zstd, hwloc, libcurl, OpenSSL, utf8proc, snappy, brotli, lz4, libarchive, libdivsufsort, libmicrohttpd, elfutils (libdw), libjpeg, libpng, oneDNN, MPI, libwebp, libsndfile and FFmpeg; for the" >&2
+    echo "      pkg-config, and the development files of libyaml, Oniguruma, xxhash, zlib, zstd, hwloc, libcurl, OpenSSL, utf8proc, snappy, brotli, lz4, libarchive, libdivsufsort, libmicrohttpd, elfutils (libdw), libjpeg, libpng, oneDNN, MPI, libwebp, libsndfile and FFmpeg; for the" >&2
     echo "      tests also those of cmocka." >&2
     exit 1
 fi

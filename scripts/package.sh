@@ -91,7 +91,7 @@ debian() {
       echo "Installed-Size: $(find "$tree/usr" -type f -printf '%s\n' | awk '{ n += int(($1 + 1023) / 1024) } END { print n }')"
       echo "Depends: $needs"
       [ -z "$launcher" ] || echo "Recommends: $launcher"
-      echo "Suggests: libyaml-dev, libjansson-dev, libonig-dev, libxxhash-dev, zlib1g-dev, libzstd-dev, libhwloc-dev, libcurl4-openssl-dev, libssl-dev, libutf8proc-dev, libsnappy-dev, libbrotli-dev, liblz4-dev, libarchive-dev, libdivsufsort-dev, libmicrohttpd-dev, libdw-dev, libjpeg-dev, libpng-dev, libwebp-dev, libsndfile1-dev, libavformat-dev, libavcodec-dev, libavutil-dev, libswscale-dev, pkg-config"
+      echo "Suggests: libyaml-dev, libonig-dev, libxxhash-dev, zlib1g-dev, libzstd-dev, libhwloc-dev, libcurl4-openssl-dev, libssl-dev, libutf8proc-dev, libsnappy-dev, libbrotli-dev, liblz4-dev, libarchive-dev, libdivsufsort-dev, libmicrohttpd-dev, libdw-dev, libjpeg-dev, libpng-dev, libwebp-dev, libsndfile1-dev, libavformat-dev, libavcodec-dev, libavutil-dev, libswscale-dev, pkg-config"
       echo "Section: science"; echo "Priority: optional"
       echo "Description: distributed training of large language models"
       echo " One program that trains, checks, plans and runs language models, over threads"; echo " of a machine or over MPI."

@@ -1,34 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c: reading with jansson, writing by hand.
- *
- * Reading: the library's values are our values (struct json is its json_t by another name), so a document of
- * 128,000 vocabulary entries is not copied. Strings may hold NUL, keys too (json_keys.h), and the library stops at a
- * depth of 2,048.
- *
- * What others write is read as Python reads it (json_parse_published): of two equal keys the later one counts, and
- * numbers that the library has no room for are respelt (json_numbers.h).
+/* json.c: looking into documents (json_read.c makes them), and writing.
  *
  * Writing straight onto a str needs no document in memory: one flag says whether a comma is due. Text that is
  * not UTF-8 (half a character from a tokenizer, say) becomes U+FFFD, so that what we write always parses.
  */
-
-/* Names that the library and json.h both have: within this file the library's go by another one. */
-#define JSON_OBJECT LIB_OBJECT
-#define JSON_ARRAY LIB_ARRAY
-#define JSON_STRING LIB_STRING
-#define JSON_REAL LIB_REAL
-#define JSON_NULL LIB_NULL
-#define json_string lib_string
-#define json_real lib_real
-#include <jansson.h>
-#undef JSON_OBJECT
-#undef JSON_ARRAY
-#undef JSON_STRING
-#undef JSON_REAL
-#undef JSON_NULL
-#undef json_string
-#undef json_real
-
 #include "base/json.h"
 
 #include <math.h>
@@ -37,55 +12,23 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "base/json_keys.h"
-#include "base/json_numbers.h"
+#include "base/json_read.h"
 #include "base/magic.h"
 #include "base/mem.h"
 #include "base/shown.h"
 
-static const json_t *lib(const struct json *v) { return (const json_t *)v; }
-
-static const struct json *ours(const json_t *v) { return (const struct json *)v; }
-
-/* The library's own json_is_x macros would compare with our constants of the same names. */
-static bool is(const struct json *v, json_type type) { return v && json_typeof(lib(v)) == type; }
-
-static json_t *load(const char *text, size_t n, size_t flags, json_error_t *bad)
-{
-    struct str spelt = {0};
-    bool other = json_keys_spell(&spelt, text, n);
-    json_t *v =
-        json_loadb(other ? str_text(&spelt) : text, other ? spelt.n : n, flags | JSON_ALLOW_NUL | JSON_DECODE_ANY, bad);
-    str_free(&spelt);
-    return v;
-}
-
-static int refuse(const json_error_t *bad, const char *what, struct err *e)
-{
-    return err_set(e, ERR_CORRUPT, "%s:%d: not valid JSON: %s (column %d)", what, bad->line > 0 ? bad->line : 1,
-                   bad->text, bad->column > 0 ? bad->column : 1);
-}
+static bool is(const struct json *v, enum json_kind kind) { return v && v->kind == kind; }
 
 int json_parse(struct json **root, const char *text, size_t n, const char *what, struct err *e)
 {
-    json_error_t bad;
-    json_t *v = load(text ? text : "", n, JSON_REJECT_DUPLICATES, &bad);
-    *root = (struct json *)v;
-    return v ? OK : refuse(&bad, what, e);
+    return json_read(root, text ? text : "", text ? n : 0, false, what, e);
 }
 
-/* Most documents are read at the first try; only where that fails are numbers looked for. */
 int json_parse_published(struct json **root, const char *text, size_t n, const char *what, struct err *e)
 {
-    json_error_t bad;
-    struct str spelt = {0};
-    if (!text) n = 0;
+    if (!text) text = "", n = 0;
     if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3, n -= 3;
-    json_t *v = load(text ? text : "", n, 0, &bad);
-    if (!v && n && json_numbers_spell(&spelt, text, n)) v = load(spelt.p, spelt.n, 0, &bad);
-    str_free(&spelt);
-    *root = (struct json *)v;
-    return v ? OK : refuse(&bad, what, e);
+    return json_read(root, text, n, true, what, e);
 }
 
 static int parse_file(struct json **root, const char *path, size_t limit, bool published, struct err *e)
@@ -113,93 +56,104 @@ int json_parse_published_file(struct json **root, const char *path, size_t limit
     return parse_file(root, path, limit, true, e);
 }
 
-void json_free(struct json *root) { json_decref((json_t *)root); }
+enum json_kind json_kind(const struct json *v) { return (enum json_kind)v->kind; }
 
-static const struct {
-    enum json_kind kind;
-    const char *name;
-} kinds[] = {
-    [LIB_OBJECT] = {JSON_OBJECT, "an object"}, [LIB_ARRAY] = {JSON_ARRAY, "an array"},
-    [LIB_STRING] = {JSON_STRING, "a string"},  [JSON_INTEGER] = {JSON_INT, "an integer"},
-    [LIB_REAL] = {JSON_REAL, "a fraction"},    [JSON_TRUE] = {JSON_BOOL, "true"},
-    [JSON_FALSE] = {JSON_BOOL, "false"},       [LIB_NULL] = {JSON_NULL, "null"},
-};
-
-enum json_kind json_kind(const struct json *v) { return kinds[json_typeof(lib(v))].kind; }
+static const char *kind_name(const struct json *v)
+{
+    static const char *const names[] = {
+        [JSON_NULL] = "null",       [JSON_BOOL] = "true",      [JSON_INT] = "an integer",   [JSON_REAL] = "a fraction",
+        [JSON_STRING] = "a string", [JSON_ARRAY] = "an array", [JSON_OBJECT] = "an object",
+    };
+    return is(v, JSON_BOOL) && !v->truth ? "false" : names[v->kind];
+}
 
 const struct json *json_get(const struct json *object, const char *key)
 {
-    return ours(json_object_get(lib(object), key));
+    const struct json_member *m = is(object, JSON_OBJECT) && key ? json_find(object, key, strlen(key)) : NULL;
+    return m ? &m->value : NULL;
 }
 
-size_t json_size(const struct json *v)
+size_t json_size(const struct json *v) { return is(v, JSON_OBJECT) || is(v, JSON_ARRAY) ? v->n : 0; }
+
+const struct json *json_at(const struct json *array, size_t i)
 {
-    return is(v, LIB_OBJECT) ? json_object_size(lib(v)) : json_array_size(lib(v));
+    return is(array, JSON_ARRAY) && i < array->n ? &array->items[i] : NULL;
 }
 
-const struct json *json_at(const struct json *array, size_t i) { return ours(json_array_get(lib(array), i)); }
-
-void *json_iter(const struct json *object) { return json_object_iter((json_t *)(uintptr_t)object); }
+void *json_iter(const struct json *object) { return is(object, JSON_OBJECT) && object->n ? object->members : NULL; }
 
 void *json_iter_next(const struct json *object, void *it)
 {
-    return json_object_iter_next((json_t *)(uintptr_t)object, it);
+    struct json_member *next = (struct json_member *)it + 1;
+    return next < object->members + object->n ? next : NULL;
 }
 
-const char *json_iter_key(void *it) { return json_object_iter_key(it); }
+const char *json_iter_key(void *it)
+{
+    const struct json_member *m = it;
+    return memchr(m->key, 0, m->key_n) ? m->key + m->key_n + 1 : m->key;
+}
+
+const char *json_iter_key_bytes(void *it, size_t *n)
+{
+    const struct json_member *m = it;
+    *n = m->key_n;
+    return m->key;
+}
 
 void json_iter_key_text(void *it, struct str *out)
 {
+    const struct json_member *m = it;
     str_clear(out);
-    json_keys_read(out, json_object_iter_key(it));
+    str_add(out, m->key, m->key_n);
 }
 
-const struct json *json_iter_value(void *it) { return ours(json_object_iter_value(it)); }
+const struct json *json_iter_value(void *it) { return &((struct json_member *)it)->value; }
 
 const char *json_string(const struct json *v, size_t *n, const char *otherwise)
 {
-    bool text = is(v, LIB_STRING);
-    if (n) *n = text ? json_string_length(lib(v)) : otherwise ? strlen(otherwise) : 0;
-    return text ? json_string_value(lib(v)) : otherwise;
+    bool text = is(v, JSON_STRING);
+    if (n) *n = text ? v->n : otherwise ? strlen(otherwise) : 0;
+    return text ? v->text : otherwise;
 }
 
-int64_t json_int(const struct json *v, int64_t otherwise)
-{
-    return is(v, JSON_INTEGER) ? (int64_t)json_integer_value(lib(v)) : otherwise;
-}
+int64_t json_int(const struct json *v, int64_t otherwise) { return is(v, JSON_INT) ? v->integer : otherwise; }
 
 double json_real(const struct json *v, double otherwise)
 {
-    double x = is(v, JSON_INTEGER) || is(v, LIB_REAL) ? json_number_value(lib(v)) : otherwise;
-    return x == JSON_NOT_FINITE && is(v, LIB_REAL) ? NAN : x;
+    if (is(v, JSON_INT)) return (double)v->integer;
+    if (!is(v, JSON_REAL)) return otherwise;
+    double x = strtod(v->text, NULL);
+    return isfinite(x) ? x : NAN;
 }
 
-bool json_bool(const struct json *v, bool otherwise) { return is(v, JSON_TRUE) || (!is(v, JSON_FALSE) && otherwise); }
+const char *json_real_text(const struct json *v) { return is(v, JSON_REAL) ? v->text : NULL; }
+
+bool json_bool(const struct json *v, bool otherwise) { return is(v, JSON_BOOL) ? v->truth : otherwise; }
 
 /* The member, or an error that says what was wanted of it. */
-static int need(const struct json *object, const char *key, const char *wanted, const json_t **v, const char *what,
+static int need(const struct json *object, const char *key, const char *wanted, const struct json **v, const char *what,
                 struct err *e)
 {
-    *v = json_object_get(lib(object), key);
+    *v = json_get(object, key);
     if (*v) return OK;
-    if (!is(object, LIB_OBJECT))
+    if (!is(object, JSON_OBJECT))
         return err_set(e, ERR_CORRUPT, "%s: wanted an object with the key \"%s\", got %s", what, key,
-                       object ? kinds[json_typeof(lib(object))].name : "nothing");
+                       object ? kind_name(object) : "nothing");
     return err_set(e, ERR_CORRUPT, "%s: %s: missing; wanted %s", what, key, wanted);
 }
 
 int json_need_int(const struct json *object, const char *key, int64_t lo, int64_t hi, int64_t *out, const char *what,
                   struct err *e)
 {
-    const json_t *v;
+    const struct json *v;
     int code = need(object, key, "an integer", &v, what, e);
     if (code) return code;
-    if (json_typeof(v) == LIB_REAL)
+    if (is(v, JSON_REAL))
         return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer from %lld to %lld, got %.9g", what, key,
-                       (long long)lo, (long long)hi, json_real(ours(v), 0));
-    if (json_typeof(v) != JSON_INTEGER)
-        return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer, got %s", what, key, kinds[json_typeof(v)].name);
-    int64_t got = (int64_t)json_integer_value(v);
+                       (long long)lo, (long long)hi, json_real(v, 0));
+    if (!is(v, JSON_INT)) return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer, got %s", what, key, kind_name(v));
+    int64_t got = v->integer;
     if (got < lo || got > hi)
         return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer from %lld to %lld, got %lld", what, key,
                        (long long)lo, (long long)hi, (long long)got);
@@ -209,15 +163,12 @@ int json_need_int(const struct json *object, const char *key, int64_t lo, int64_
 
 int json_need_string(const struct json *object, const char *key, const char **out, const char *what, struct err *e)
 {
-    const json_t *v;
+    const struct json *v;
     int code = need(object, key, "a string", &v, what, e);
     if (code) return code;
-    if (json_typeof(v) != LIB_STRING)
-        return err_set(e, ERR_CORRUPT, "%s: %s: wanted a string, got %s", what, key, kinds[json_typeof(v)].name);
-    const char *s = json_string_value(v);
-    if (strlen(s) != json_string_length(v))
-        return err_set(e, ERR_CORRUPT, "%s: %s: the string holds a NUL character", what, key);
-    *out = s;
+    if (!is(v, JSON_STRING)) return err_set(e, ERR_CORRUPT, "%s: %s: wanted a string, got %s", what, key, kind_name(v));
+    if (strlen(v->text) != v->n) return err_set(e, ERR_CORRUPT, "%s: %s: the string holds a NUL character", what, key);
+    *out = v->text;
     return OK;
 }
 
@@ -368,12 +319,10 @@ bool json_holds_nul(const struct json *v)
     for (size_t i = 0; !holds && json_kind(v) == JSON_ARRAY && i < json_size(v); i++)
         holds = json_holds_nul(json_at(v, i));
     if (json_kind(v) != JSON_OBJECT) return holds;
-    struct str key = {0};
     for (void *it = json_iter(v); it && !holds; it = json_iter_next(v, it)) {
-        str_clear(&key);
-        json_iter_key_text(it, &key);
-        holds = memchr(str_text(&key), 0, key.n) != NULL || json_holds_nul(json_iter_value(it));
+        size_t key_n;
+        const char *key = json_iter_key_bytes(it, &key_n);
+        holds = memchr(key, 0, key_n) != NULL || json_holds_nul(json_iter_value(it));
     }
-    str_free(&key);
     return holds;
 }

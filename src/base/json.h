@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.h: reading and writing JSON. The library behind it (jansson) is named in json.c only.
+/* json.h: reading and writing JSON.
  * Documents come from outside: depth and size are limited, a syntax error is ERR_CORRUPT with "file:line". Strings are
  * UTF-8 and may hold NUL: json_string and json_iter_key_text tell their length.
  * Order: Local.
@@ -37,14 +37,15 @@ const struct json *json_at(const struct json *array, size_t i);
 void *json_iter(const struct json *object);
 void *json_iter_next(const struct json *object, void *it);
 const char *json_iter_key(void *it); /* for keys with names we know: one that holds NUL is spelt otherwise */
-void json_iter_key_text(void *it, struct str *out); /* the key itself, which may hold NUL; out->n bytes and a NUL */
+void json_iter_key_text(void *it, struct str *out);   /* the key itself, which may hold NUL; out->n bytes and a NUL */
+const char *json_iter_key_bytes(void *it, size_t *n); /* the same, borrowed */
 const struct json *json_iter_value(void *it);
 
-/* The value itself; the default when v is NULL or of another kind. (jansson exports json_string and json_real
- * too; the assembler names keep the linker from taking one for the other.) */
-const char *json_string(const struct json *v, size_t *n, const char *otherwise) __asm__("tutti_json_string");
+/* The value itself; the default when v is NULL or of another kind. */
+const char *json_string(const struct json *v, size_t *n, const char *otherwise);
 int64_t json_int(const struct json *v, int64_t otherwise);
-double json_real(const struct json *v, double otherwise) __asm__("tutti_json_real"); /* integers too */
+double json_real(const struct json *v, double otherwise); /* integers too */
+const char *json_real_text(const struct json *v);         /* a JSON_REAL's own spelling; NULL: it is none */
 bool json_bool(const struct json *v, bool otherwise);
 /* Required members; errors name what and key ("model: vocab: wanted an integer, got a string"). */
 int json_need_int(const struct json *object, const char *key, int64_t lo, int64_t hi, int64_t *out, const char *what,

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "token/merge.h"
-#include "token/piece_hash.h"
+#include "base/piece_hash.h"
 #include "token/token_cache.h"
 
 struct bpe_work {

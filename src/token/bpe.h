@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "token/piece_hash.h"
+#include "base/piece_hash.h"
 #include "token/tokens.h"
 
 /* Bytes of a token -> its id. */

@@ -15,7 +15,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "token/piece_hash.h"
+#include "base/piece_hash.h"
 
 enum { RUNS_MAX = 32, READ_BYTES = 256 << 10, PIECE_MAX = 1 << 28 };
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "token/piece_hash.h"
+#include "base/piece_hash.h"
 #include "token/tokens.h"
 
 enum { TOKEN_CACHE_BITS = 15, TOKEN_CACHE_BYTES = 26, TOKEN_CACHE_IDS = 9 };

@@ -221,7 +221,7 @@ static void reals_read_back_to_the_bit(void **state)
     }
 }
 
-/* NUL in keys, and the mark that stands for it on the way through the library: no two keys become one. */
+/* NUL in keys, and a character that is none: no two keys become one. */
 static void test_keys_with_nul(void **state)
 {
     (void)state;
@@ -252,6 +252,7 @@ static void test_keys_with_nul(void **state)
         assert_memory_equal(str_text(&key), wanted[i].key, key.n);
     }
     assert_int_equal(i, 7);
+    assert_int_equal(json_int(json_get(root, "\xF4\x8F\xBF\xBF"), 0), 4);
     size_t n;
     assert_memory_equal(json_string(json_get(root, ""), &n, NULL), "\0:", 2); /* values are as they were */
     assert_int_equal(n, 2);
@@ -263,10 +264,150 @@ static void test_keys_with_nul(void **state)
     str_free(&key);
 }
 
+/* A key with NUL is never a name that somebody knows. */
+static void test_names_of_keys_with_nul(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"vocab\\u0000\": 1, \"\\u0000\": 2, \"x\": 3}";
+    struct json *root;
+    struct err e;
+    assert_int_equal(json_parse(&root, text, sizeof text - 1, "k.json", &e), OK);
+    void *it = json_iter(root);
+    assert_string_equal(json_iter_key(it), "vocab\\u0000");
+    assert_string_equal(json_iter_key(it = json_iter_next(root, it)), "\\u0000");
+    assert_string_equal(json_iter_key(json_iter_next(root, it)), "x");
+    assert_null(json_get(root, "vocab"));
+    assert_true(json_holds_nul(root));
+    json_free(root);
+}
+
+/* Members are found however many there are; of equal keys the first place and the last value stay. */
+static void test_many_members(void **state)
+{
+    (void)state;
+    struct str text = {0}, key = {0};
+    for (int n = 1; n < 3000; n = n * 3 / 2 + 1) {
+        struct json *root;
+        struct err e;
+        str_clear(&text);
+        for (int i = 0; i < 3 * n; i++) str_printf(&text, "%s\"key %d\": %d", i ? ", " : "{", i % n, i);
+        str_putc(&text, '}');
+        assert_int_equal(json_parse(&root, text.p, text.n, "m.json", &e), ERR_CORRUPT);
+        assert_contains(e.text, "duplicate object key");
+        assert_int_equal(json_parse_published(&root, text.p, text.n, "m.json", &e), OK);
+        assert_int_equal(json_size(root), n);
+        int at = 0;
+        for (void *it = json_iter(root); it; it = json_iter_next(root, it), at++) {
+            str_clear(&key);
+            str_printf(&key, "key %d", at);
+            assert_string_equal(json_iter_key(it), key.p);
+            assert_int_equal(json_int(json_iter_value(it), -1), 2 * n + at);
+            assert_ptr_equal(json_get(root, key.p), json_iter_value(it));
+        }
+        assert_int_equal(at, n);
+        str_printf(&key, "0");
+        assert_null(json_get(root, key.p));
+        assert_null(json_get(root, ""));
+        json_free(root);
+    }
+    str_free(&text);
+    str_free(&key);
+}
+
+/* Every length around the eight bytes that are copied at once, with each kind of end behind them. */
+static void test_texts_of_every_length(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spelt, *meant; /* NULL: refused */
+    } ends[] = {{"", ""},
+                {"\\u00e9", "\xC3\xA9"},
+                {"\\ud83d\\uDE00", "\xF0\x9F\x98\x80"},
+                {"\\u20ac", "\xE2\x82\xAC"},
+                {"\xC4\xA0", "\xC4\xA0"},
+                {"\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBF"},
+                {"\\\"\\\\\\/\\b\\f\\n\\r\\t\x7F", "\"\\/\b\f\n\r\t\x7F"},
+                {"\\ud83d", NULL},
+                {"\\ud83d\\u0041", NULL},
+                {"\\ude00", NULL},
+                {"\\u00g", NULL},
+                {"\\x", NULL},
+                {"\x1F", NULL},
+                {"\xC0\x80", NULL},
+                {"\xE0\x80\x80", NULL},
+                {"\xED\xA0\x80", NULL},
+                {"\xF4\x90\x80\x80", NULL},
+                {"\xE4\xB8", NULL}};
+    for (int n = 0; n < 40; n++) {
+        for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+            char text[80], want[80];
+            struct json *root;
+            struct err e;
+            size_t got_n;
+            snprintf(text, sizeof text, "\"%.*s%s%.*s\"", n, "abcdefghijklmnopqrstuvwxyz !#$%&'()*+,-./0123456789",
+                     ends[k].spelt, n % 11, "0123456789ABC");
+            int code = json_parse(&root, text, strlen(text), "t.json", &e);
+            assert_int_equal(code, ends[k].meant ? OK : ERR_CORRUPT);
+            if (code) continue;
+            snprintf(want, sizeof want, "%.*s%s%.*s", n, "abcdefghijklmnopqrstuvwxyz !#$%&'()*+,-./0123456789",
+                     ends[k].meant, n % 11, "0123456789ABC");
+            assert_string_equal(json_string(root, &got_n, ""), want);
+            assert_int_equal(got_n, strlen(want));
+            json_free(root);
+        }
+    }
+}
+
+static void test_bounds(void **state)
+{
+    (void)state;
+    static char deep[3 * 2049];
+    for (int n = 2047; n <= 2049; n++) {
+        struct json *root;
+        struct err e;
+        memset(deep, '[', (size_t)n);
+        memset(deep + n, ']', (size_t)n);
+        assert_int_equal(json_parse(&root, deep, 2 * (size_t)n, "deep", &e), n <= 2048 ? OK : ERR_CORRUPT);
+        if (n <= 2048) json_free(root);
+    }
+    static const char *const bad[] = {"[1 \0]",
+                                      "true\0",
+                                      "{\"a\": 1\0}",
+                                      "[1e400]",
+                                      "[-1e999]",
+                                      "[NaN]",
+                                      "[Infinity]",
+                                      "[1,]",
+                                      "{\"a\":1,}",
+                                      "[01]",
+                                      "[-]",
+                                      "[.5]",
+                                      "[+1]",
+                                      "[1.e5]",
+                                      "{1: 2}",
+                                      "[\xEF\xBB\xBF]",
+                                      "[9223372036854775808]",
+                                      "[-9223372036854775809]",
+                                      "tru",
+                                      "nulll"};
+    static const size_t n_bad[] = {5, 5, 9};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct json *root;
+        struct err e;
+        size_t n = i < 3 ? n_bad[i] : strlen(bad[i]);
+        if (json_parse(&root, bad[i], n, "b.json", &e) != ERR_CORRUPT) fail_msg("%s was read", bad[i]);
+        assert_contains(e.text, "b.json:1: not valid JSON: ");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys_with_nul),
+        cmocka_unit_test(test_names_of_keys_with_nul),
+        cmocka_unit_test(test_many_members),
+        cmocka_unit_test(test_texts_of_every_length),
+        cmocka_unit_test(test_bounds),
         cmocka_unit_test(reads_every_kind),
         cmocka_unit_test(errors_say_where),
         cmocka_unit_test(published_documents_are_read_as_they_are),

@@ -98,7 +98,7 @@ for p in $(packages Dockerfile | head -1); do
     grep -qwF -- "$p" "$root/scripts/deps.sh" || fail "the containers build with $p, which scripts/deps.sh does not know"
 done
 if command -v dpkg-query >/dev/null && grep -q '^VERSION_ID="12"' /etc/os-release && ! grep -q libasan <(ldd "$tutti"); then
-    for library in $(ldd "$tutti" | grep -oE '/[^ ]*/lib(yaml-0|jansson|onig|xxhash|z|zstd|hwloc|microhttpd|utf8proc|snappy|brotlidec|lz4|archive|divsufsort|dw|dnnl|jpeg|png16|webp|sndfile|avformat|avcodec|avutil|swscale)\.so[^ ]*'); do
+    for library in $(ldd "$tutti" | grep -oE '/[^ ]*/lib(yaml-0|onig|xxhash|z|zstd|hwloc|microhttpd|utf8proc|snappy|brotlidec|lz4|archive|divsufsort|dw|dnnl|jpeg|png16|webp|sndfile|avformat|avcodec|avutil|swscale)\.so[^ ]*'); do
         p=$(dpkg-query -S "$library" "/usr$library" 2>/dev/null | head -1 | sed 's/:.*//')
         packages Dockerfile | tail -1 | grep -qwF -- "$p" || fail "tutti is linked with $library of $p, which the containers do not bring"
     done

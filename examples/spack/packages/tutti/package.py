@@ -22,7 +22,6 @@ class Tutti(CMakePackage):
     depends_on("ninja", type="build")
     depends_on("pkgconfig", type="build")
     depends_on("libyaml")
-    depends_on("jansson")
     depends_on("oniguruma")
     depends_on("xxhash")
     depends_on("zlib-api")

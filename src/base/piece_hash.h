@@ -2,8 +2,8 @@
 /* piece_hash.h: hashing short pieces of text for tables in memory: multiply and fold, eight bytes a step. Never stored.
  * Includes: libc only. Order: Local.
  */
-#ifndef TUTTI_TOKEN_PIECE_HASH_H
-#define TUTTI_TOKEN_PIECE_HASH_H
+#ifndef TUTTI_BASE_PIECE_HASH_H
+#define TUTTI_BASE_PIECE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,9 +25,11 @@ static inline uint64_t piece_few(const unsigned char *p, size_t n)
     return (uint64_t)low | (uint64_t)high << 32;
 }
 
-static inline uint64_t piece_hash(const unsigned char *p, size_t n)
+/* With a seed that nobody outside knows (the address of what is hashed for, say), nobody can write texts that fall
+ * together. */
+static inline uint64_t piece_hash_from(uint64_t seed, const unsigned char *p, size_t n)
 {
-    uint64_t h = n, v;
+    uint64_t h = seed ^ n, v;
     if (n < 8) return piece_mix(h, piece_few(p, n));
     for (size_t at = 0; at + 8 < n; at += 8) {
         memcpy(&v, p + at, 8);
@@ -36,5 +38,7 @@ static inline uint64_t piece_hash(const unsigned char *p, size_t n)
     memcpy(&v, p + n - 8, 8); /* may have bytes that were in the one before */
     return piece_mix(h, v);
 }
+
+static inline uint64_t piece_hash(const unsigned char *p, size_t n) { return piece_hash_from(0, p, n); }
 
 #endif
