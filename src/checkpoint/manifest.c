@@ -203,8 +203,10 @@ bool manifest_state(const struct manifest *m, uint64_t *state)
     }
     str_printf(&text, "%lld %lld %lld\n", (long long)m->step, (long long)m->tokens, (long long)m->seed);
     struct json_out o = {.s = &text};
-    const struct json *scale = m->extra ? json_get(m->extra, "loss_scale") : NULL;
+    const struct json *scale = m->extra ? json_get(m->extra, "loss_scale") : NULL,
+                      *left_out = m->extra ? json_get(m->extra, "left_out") : NULL;
     if (scale) json_put_value(&o, NULL, scale);
+    if (left_out) json_put_value(&o, NULL, left_out);
     *state = hash64(text.p, text.n);
     str_free(&text);
     return all;

@@ -106,30 +106,48 @@ static void print_json(const struct rerun_result *r)
     str_free(&s);
 }
 
+/* Of what has no loss, or no norm, nothing. */
+static const char *figure(char out[32], double v)
+{
+    snprintf(out, 32, isnan(v) ? "-" : "%.9g", v);
+    return out;
+}
+
+static void print_record(const struct rerun_result *r)
+{
+    char loss[32], norm[32];
+    if (!r->is_recorded) printf("metrics.jsonl has no line of it\n");
+    else if (r->same) printf("metrics.jsonl has the same, to the last digit\n");
+    else {
+        double loss_by = fabs(r->loss / r->recorded_loss - 1), norm_by = fabs(r->grad_norm / r->recorded_grad_norm - 1);
+        printf("metrics.jsonl has loss %s, grad norm %s", figure(loss, r->recorded_loss),
+               figure(norm, r->recorded_grad_norm));
+        if (isfinite(loss_by) && isfinite(norm_by)) printf(": other by %.3g and %.3g of them", loss_by, norm_by);
+        else printf(": other");
+        printf("%s\n", r->same_layout ? "" : "; sums round otherwise in another layout");
+    }
+    if (r->compared > 1)
+        printf("%lld steps on the way compared, %s%.0lld\n", (long long)r->compared,
+               r->first_other ? "the first that is other: " : "all the same", (long long)r->first_other);
+}
+
 static void print(const struct rerun_result *r)
 {
+    char loss[32], norm[32];
     if (!r->step) {
         print_spans(r);
         return;
     }
     printf("step %lld, from %s, %d rank%s\n", (long long)r->step, r->from[0] ? r->from : "the first weights", r->ranks,
            r->ranks == 1 ? "" : "s");
-    printf("loss       %.9g\ngrad norm  %.9g\nlr         %.9g\ntokens     %lld\n", r->loss, r->grad_norm, r->lr,
-           (long long)r->tokens);
-    bool passed = r->skip && !strcmp(r->skip, "batch");
+    printf("loss       %s\ngrad norm  %s\nlr         %.9g\ntokens     %lld\n", figure(loss, r->loss),
+           figure(norm, r->grad_norm), r->lr, (long long)r->tokens);
+    bool passed = r->skip && !strcmp(r->skip, "batch"), untrained = r->skip && !strcmp(r->skip, "untrained");
     if (passed) printf("left out   its batch (skips.jsonl, run.skip): nothing was computed\n");
+    else if (untrained) printf("left out   no token of its batch is trained\n");
     else if (r->skip) printf("left out   %s not finite\n", r->skip);
-    if (passed) return;
-    if (!r->is_recorded) printf("metrics.jsonl has no line of it\n");
-    else if (r->same) printf("metrics.jsonl has the same, to the last digit\n");
-    else
-        printf("metrics.jsonl has loss %.9g, grad norm %.9g: other by %.3g and %.3g of them%s\n", r->recorded_loss,
-               r->recorded_grad_norm, fabs(r->loss / r->recorded_loss - 1),
-               fabs(r->grad_norm / r->recorded_grad_norm - 1),
-               r->same_layout ? "" : "; sums round otherwise in another layout");
-    if (r->compared > 1)
-        printf("%lld steps on the way compared, %s%.0lld\n", (long long)r->compared,
-               r->first_other ? "the first that is other: " : "all the same", (long long)r->first_other);
+    print_record(r);
+    if (!r->n_params) return;
     printf("\ngradient norm  parameter\n");
     for (int i = 0; i < r->n_params; i++) printf("%13.6g  %s\n", r->param[i].grad_norm, r->param[i].name);
 }

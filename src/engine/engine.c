@@ -12,13 +12,20 @@
 #include "engine/feed.h"
 #include "engine/tally.h"
 
-const char *const engine_skips[SKIP_BATCH + 1] = {"", "gradient", "loss", "batch"};
+const char *const engine_skips[SKIP_UNTRAINED + 1] = {"", "gradient", "loss", "batch", "untrained"};
 
 void engine_init(struct engine *g)
 {
     loss_scale_init(&g->scale, &g->cfg.scale);
+    g->left_out = 0;
     store_init(&g->store, &g->kernels, g->stream, g->cfg.seed);
     coded_round_params(&g->exchange);
+}
+
+/* Where nothing is computed steps of no batch are counted, with all that they send. */
+bool engine_untrained(const struct engine *g, const struct engine_report *r)
+{
+    return !r->tokens && !g->dev->counts_only;
 }
 
 static void read_loss(struct engine *g, int64_t n_trained, struct engine_report *r)
@@ -33,9 +40,9 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
     r->padded = g->padded;
     r->busiest = g->busiest;
     r->busiest_by_position = g->busiest_by_position;
-    r->loss = n_trained ? sum.nats / (double)n_trained : 0;
+    r->loss = engine_untrained(g, r) ? NAN : n_trained ? sum.nats / (double)n_trained : 0;
     for (int k = 0; k < g->cfg.model.mtp.depth; k++)
-        r->ahead[k] = sum.ahead[k].tokens > 0 ? sum.ahead[k].nats / sum.ahead[k].tokens : 0;
+        r->ahead[k] = sum.ahead[k].tokens > 0 ? sum.ahead[k].nats / sum.ahead[k].tokens : NAN;
     balance_read(g, r);
 }
 
@@ -95,11 +102,16 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
     engine_gradients(g, b, step, r);
     if (g->before_update) g->before_update(g->before_update_ctx);
     if (exponents_due(g, step)) exponents_agree(g);
+    if (engine_untrained(g, r)) {
+        engine_leave_out(g, r, SKIP_UNTRAINED);
+        return true;
+    }
     bool finite = isfinite(r->loss) && isfinite(r->grad_norm), goes_on = finite;
     if (g->cfg.scale.first > 0) {
         r->skip = finite ? SKIP_NONE : isfinite(r->loss) ? SKIP_GRADIENT : SKIP_LOSS;
         goes_on = loss_scale_after(&g->scale, &g->cfg.scale, finite);
     }
+    if (!finite && goes_on) g->left_out++;
     if (!finite) return goes_on;
     balance_step(g);
     recipes_end(g);
@@ -107,8 +119,16 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
         telemetry_agree(g);
         fallback_decide(g);
     }
-    executor_update(g, step, step - g->scale.skipped, lr, r->grad_norm);
+    executor_update(g, step, step - g->left_out, lr, r->grad_norm);
     return true;
+}
+
+void engine_leave_out(struct engine *g, struct engine_report *r, enum engine_skip why)
+{
+    g->left_out++;
+    r->skip = why;
+    r->loss = r->grad_norm = NAN;
+    r->loss_scale = g->scale.now;
 }
 
 void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engine_report *r)

@@ -127,19 +127,20 @@ struct engine_batch {
     int64_t n_padded;  /* places of this part that hold no token of a document; only counted */
 };
 
-/* What was not finite (the loss, then all is); or the trainer left the batch out, and never came here with it. */
-enum engine_skip { SKIP_NONE, SKIP_GRADIENT, SKIP_LOSS, SKIP_BATCH };
-extern const char *const engine_skips[SKIP_BATCH + 1];
+/* What was not finite (the loss, then all is); or the trainer left the batch out, and never came here with it; or it
+ * had no token that is trained: then there is no loss, and nothing is updated. */
+enum engine_skip { SKIP_NONE, SKIP_GRADIENT, SKIP_LOSS, SKIP_BATCH, SKIP_UNTRAINED };
+extern const char *const engine_skips[SKIP_UNTRAINED + 1];
 
 struct engine_report {
-    double loss; /* nats per trained token */
-    double nats; /* sum */
-    double
-        ahead[MTP_DEPTH_MOST]; /* of modules that predict further tokens: nats per token trained there; not in loss */
-    double right;              /* of pictures: trained ones whose class has the largest logit */
-    int64_t tokens;            /* trained tokens of this step, over all ranks */
-    int64_t sequences;         /* of the batch, over all ranks: those that exist */
-    int64_t padded;            /* their places that hold no token of a document, over all ranks */
+    double loss;                  /* nats per trained token; NaN: there is none */
+    double nats;                  /* sum */
+    double ahead[MTP_DEPTH_MOST]; /* of modules that predict further tokens: nats per token trained there (NaN: none);
+                                     not in loss */
+    double right;                 /* of pictures: trained ones whose class has the largest logit */
+    int64_t tokens;               /* trained tokens of this step, over all ranks */
+    int64_t sequences;            /* of the batch, over all ranks: those that exist */
+    int64_t padded;               /* their places that hold no token of a document, over all ranks */
     /* With documents that do not see each other and ranks of cp: pairs of attention of the busiest of these over the
      * mean, of all the step's sequences: as they were shared out, and if it had gone by position. Else 0. */
     double busiest, busiest_by_position;
@@ -147,7 +148,7 @@ struct engine_report {
     double balance_loss, z_loss; /* of the routers, per trained token; not in loss */
     double rounds_mean;    /* in which rows came to their experts, of all layers' forwards on all ranks; 0: not in */
     int rounds_most;       /* rounds (parallel/waves.h) */
-    enum engine_skip skip; /* why the step was left out, with a loss scale */
+    enum engine_skip skip; /* why the step was left out */
     double loss_scale;     /* of this step; 1 without */
 };
 
@@ -189,6 +190,7 @@ struct engine {
     struct param_table params;
     struct store store;
     struct loss_scale scale;
+    int64_t left_out;     /* steps so far that updated nothing: optimizers count the others. In checkpoints */
     const double *factor; /* engine_weigh; NULL: none */
     struct recipe_state recipes;
     struct telemetry telemetry;
@@ -270,9 +272,13 @@ void engine_init(struct engine *g);
 void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r);
 /* engine_gradients, then the update with the given learning rate. The update is left out (r tells) when the loss or
  * the norm is not finite. Without a loss scale it is false then, and the caller decides what that means; with one the
- * step counts as done (r->skip) until the scale falls below its least value: false, and it is as it was in that step.
- */
+ * step counts as done (r->skip) until the scale falls below its least value: false, and it is as it was in that step. A
+ * batch without a trained token is left out, too, and is no failure. */
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r);
+/* Whether a batch had no token that is trained. Same(all ranks). */
+bool engine_untrained(const struct engine *g, const struct engine_report *r);
+/* A step passes by without an update, and *r says so. Same(all ranks). */
+void engine_leave_out(struct engine *g, struct engine_report *r, enum engine_skip why);
 /* Loss of a batch, dropout off. */
 void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engine_report *r);
 /* With by_sequence, after engine_evaluate or engine_gradients: nats of each sequence of the batch, over its trained

@@ -219,10 +219,21 @@ static int64_t tokens_there(const struct trainer *t, const struct engine_report 
     return llround((double)own * (double)global / (double)r->sequences);
 }
 
+static void say_untrained(struct trainer *t)
+{
+    t->told_untrained = true;
+    log_status_end();
+    log_warn("step %lld: no token of its batch is trained: it has no loss, and updates nothing (said once; "
+             "\"skip_cause\": "
+             "\"untrained\" in metrics.jsonl). Look at the samples (tutti data inspect), at train_on and weights of "
+             "messages, and at model.seq_len, behind which answers may be cut off",
+             (long long)t->step);
+}
+
 int trainer_report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e)
 {
     int64_t step_tokens = tokens_there(t, r);
-    bool was_raised = t->speed.raised, left_out = r->skip == SKIP_BATCH;
+    bool was_raised = t->speed.raised, left_out = r->skip == SKIP_BATCH, untrained = r->skip == SKIP_UNTRAINED;
     struct metrics_step m = {
         .step = t->step,
         .loss = r->loss,
@@ -230,7 +241,7 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         .tells = model_tells(&t->cfg.model),
         .busiest = r->busiest,
         .busiest_by_position = r->busiest_by_position,
-        .accuracy = r->tokens ? r->right / (double)r->tokens : 0,
+        .accuracy = r->tokens ? r->right / (double)r->tokens : NAN,
         .ahead = r->ahead,
         .ahead_depth = left_out ? 0 : to_int(t->cfg.model.mtp.depth),
         .pictures = t->cfg.batch.global,
@@ -255,8 +266,9 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         .staleness_mean = t->stale.mean,
         .staleness_max = t->stale.max,
     };
-    if (trainer_prefers(t) && !left_out) m.preferred = &t->preferred;
-    if (t->policy && !left_out) m.policy = trainer_policy_sums(t);
+    if (trainer_prefers(t) && !left_out && !untrained) m.preferred = &t->preferred;
+    if (t->policy && !left_out && !untrained) m.policy = trainer_policy_sums(t);
+    if (untrained && !t->told_untrained) say_untrained(t);
     trainer_tier_judge(t, step_s);
     const double **load = left_out ? NULL : experts_load(t->site.engine, r, &m); /* no rows came to experts */
     struct metrics_source *sources = sources_used(t, r, &m);

@@ -382,6 +382,14 @@ int metrics_witness(struct metrics *m, int64_t step, const char *tensor, const i
     return put_difference(m, step, "replay_differs", tensor, NULL, ranks, n_ranks, e);
 }
 
+/* Of a step that made none: nothing. */
+static const char *figure(char out[32], const char *format, double v)
+{
+    if (isnan(v)) snprintf(out, 32, "-");
+    else snprintf(out, 32, format, v);
+    return out;
+}
+
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s)
 {
     (void)m;
@@ -397,7 +405,7 @@ void metrics_progress(const struct metrics *m, const struct metrics_step *s, int
         snprintf(disk, sizeof disk, "  disk %s, waited %.2g s", str_bytes(moved, (double)(s->put_bytes + s->got_bytes)),
                  s->tier_s);
     if (s->rounded) looks_progress(s->rounded, rounded, sizeof rounded);
-    char right[128] = "";
+    char right[128] = "", one[32], loss[32], norm[32];
     bool of_pictures = s->sees && s->step_tokens;
     double each = of_pictures ? (double)s->step_tokens / (double)s->pictures : 1; /* places of a picture */
     if (s->preferred)
@@ -406,11 +414,12 @@ void metrics_progress(const struct metrics *m, const struct metrics_step *s, int
     if (s->policy) snprintf(right, sizeof right, "  reward %.4g", s->policy->reward);
     size_t used = 0; /* the loss of each depth: "mtp 5.012 5.233" */
     for (int k = 0; k < s->ahead_depth; k++)
-        used += (size_t)snprintf(right + used, sizeof right - used, "%s %.4f", k ? "" : "  mtp", s->ahead[k]);
-    if (s->tells) snprintf(right, sizeof right, "  accuracy %.1f %%", 100 * s->accuracy);
+        used += (size_t)snprintf(right + used, sizeof right - used, "%s %s", k ? "" : "  mtp",
+                                 figure(one, "%.4f", s->ahead[k]));
+    if (s->tells) snprintf(right, sizeof right, "  accuracy %s", figure(one, "%.1f %%", 100 * s->accuracy));
     str_count(rate, s->mean_tokens_per_s / each);
-    log_status("step %lld/%lld  loss %.4f%s  grad norm %.3g  lr %.2e  %s %s/s  MFU %.0f %%%s%s%s%s%s%s  ETA %s",
-               (long long)s->step, (long long)steps, s->loss, right, s->grad_norm, s->lr, rate,
-               s->sees ? "pictures" : "tok", 100 * s->mean_mfu, load, rounds, stale, scale, disk, rounded,
-               str_duration(eta, eta_s));
+    log_status("step %lld/%lld  loss %s%s  grad norm %s  lr %.2e  %s %s/s  MFU %.0f %%%s%s%s%s%s%s  ETA %s",
+               (long long)s->step, (long long)steps, figure(loss, "%.4f", s->loss), right,
+               figure(norm, "%.3g", s->grad_norm), s->lr, rate, s->sees ? "pictures" : "tok", 100 * s->mean_mfu, load,
+               rounds, stale, scale, disk, rounded, str_duration(eta, eta_s));
 }

@@ -30,8 +30,8 @@ struct metrics_source {
 };
 
 struct metrics_step {
-    int64_t step; /* optimizer steps done, from 1 */
-    double loss, grad_norm, lr;
+    int64_t step;                            /* optimizer steps done, from 1 */
+    double loss, grad_norm, lr;              /* NaN: the step made none */
     bool sees;                               /* samples are pictures: */
     bool tells;                              /* classes: */
     double accuracy;                         /* share of the trained ones whose class was told right, before the step */

@@ -27,7 +27,9 @@ enum { LINE_BYTES = 16 << 20, KEYS = 300 };
 
 /* ---- what the run recorded ---- */
 struct record {
-    double loss, grad_norm; /* NaN: the step has no line */
+    bool is;                /* else the step has no line */
+    double loss, grad_norm; /* NaN: not finite, or none was made */
+    char skip[16];          /* why it was left out; "": it was not */
 };
 
 struct rerunning {
@@ -75,8 +77,9 @@ static void keep_record(void *ctx, const struct json *v)
     struct rerunning *x = ctx;
     int64_t step = json_int(json_get(v, "step"), -1);
     if (!json_get(v, "loss") || step <= x->begin || step > x->q->step) return;
-    x->record[step - x->begin - 1] =
-        (struct record){json_real(json_get(v, "loss"), NAN), json_real(json_get(v, "grad_norm"), NAN)};
+    struct record *r = &x->record[step - x->begin - 1];
+    *r = (struct record){true, json_real(json_get(v, "loss"), NAN), json_real(json_get(v, "grad_norm"), NAN), ""};
+    snprintf(r->skip, sizeof r->skip, "%s", json_string(json_get(v, "skip_cause"), NULL, ""));
 }
 
 /* Steps from which checkpoint, and the one that the step begins from. */
@@ -335,6 +338,7 @@ static int tell_gradients(struct rerunning *x, struct rank *k, struct err *e)
 static bool same_digits(double a, double b)
 {
     char x[40], y[40];
+    if (!isfinite(a) && !isfinite(b)) return true; /* a line has null for all of these */
     snprintf(x, sizeof x, "%.9g", a);
     snprintf(y, sizeof y, "%.9g", b);
     return !strcmp(x, y);
@@ -345,8 +349,9 @@ static void compare(struct rerunning *x, int64_t step, const struct engine_repor
 {
     const struct record *was = &x->record[step - x->begin - 1];
     struct rerun_result *out = x->r;
-    if (isnan(was->loss)) return;
-    bool same = same_digits(r->loss, was->loss) && same_digits(r->grad_norm, was->grad_norm);
+    if (!was->is) return;
+    bool same = same_digits(r->loss, was->loss) && same_digits(r->grad_norm, was->grad_norm) &&
+                !strcmp(was->skip, engine_skips[r->skip]);
     out->compared++;
     if (!same && !out->first_other) out->first_other = step;
     if (step != x->q->step) return;
@@ -368,7 +373,9 @@ static int steps(struct rerunning *x, struct rank *k, struct err *e)
     batch_init_pictures(&b, n, k->cfg.model.seq_len, model_pixels(&k->cfg.model));
     for (int64_t s = x->begin; !rc && s < x->q->step; s++) {
         if (skips_has(&k->skips, s + 1)) { /* its samples pass by */
-            r = (struct engine_report){.loss = NAN, .grad_norm = NAN, .skip = SKIP_BATCH, .loss_scale = 1};
+            r = (struct engine_report){0};
+            engine_leave_out(k->site.engine, &r, SKIP_BATCH);
+            if (tells) compare(x, s + 1, &r);
             continue;
         }
         rc = together(k, dataset_batch(k->train, s, k->cfg.batch.global, first, &b, e), e);
@@ -394,7 +401,8 @@ static int steps(struct rerunning *x, struct rank *k, struct err *e)
         x->r->skip = r.skip ? engine_skips[r.skip] : NULL;
         x->r->lr = lr_at(&lr, x->q->step - 1);
     }
-    return rc || r.skip == SKIP_BATCH ? rc : tell_gradients(x, k, e); /* there are none of a step that passed by */
+    bool computed = r.skip != SKIP_BATCH && r.skip != SKIP_UNTRAINED;
+    return rc || !computed ? rc : tell_gradients(x, k, e); /* there are none of a step that passed by */
 }
 
 static int rank_main(struct comm *world, void *arg, struct err *e)
@@ -446,7 +454,6 @@ int rerun(const struct rerun_request *q, struct rerun_result *r, struct err *e)
     if (!rc && q->step) {
         snprintf(r->from, sizeof r->from, "%s", x.from ? x.from : "");
         x.record = xcalloc(to_size(q->step - x.begin), sizeof *x.record);
-        for (int64_t i = 0; i < q->step - x.begin; i++) x.record[i].loss = NAN;
         char *metrics = fs_join(q->dir, "metrics.jsonl");
         rc = each_line(metrics, keep_record, &x, e);
         xfree(metrics);

@@ -114,6 +114,7 @@ static void describe_model(const struct engine *g, const struct save_info *s, st
     if (g->cfg.model.adapter) adapter_put(g->cfg.model.adapter, &o);
     changes_put_data(&s->data, &o);
     if (g->cfg.scale.first > 0) loss_scale_put(&g->scale, &o);
+    if (g->left_out) json_put_int(&o, "left_out", g->left_out);
     fallback_put(&g->fallback, &o);
     if (s->skips) skips_put(s->skips, &o);
     if (s->evals) evals_put(s->evals, &o);
@@ -351,6 +352,16 @@ static void derive(struct engine *g)
     exchange_publish(&g->exchange);
 }
 
+/* Where it is not said, as it was before it was: of a loss scale alone. */
+static int take_left_out(struct engine *g, const struct ckpt *c, struct err *e)
+{
+    const struct json *v = ckpt_extra(c) ? json_get(ckpt_extra(c), "left_out") : NULL;
+    g->left_out = v ? json_int(v, -1) : g->scale.skipped;
+    if (g->left_out >= 0 && g->left_out <= ckpt_step(c)) return OK;
+    return err_set(e, ERR_CORRUPT, "%s: left_out: wanted how many of its %lld steps updated nothing", ckpt_path(c),
+                   (long long)ckpt_step(c));
+}
+
 int save_resume(struct engine *g, struct ckpt *c, const char *root, int rc, struct str *said, struct err *e)
 {
     struct source x = {c, root};
@@ -364,6 +375,7 @@ int save_resume(struct engine *g, struct ckpt *c, const char *root, int rc, stru
     if (!rc && holds) derive(g);
     if (!rc && c && g->cfg.scale.first > 0 && loss_scale_take(&g->scale, ckpt_extra(c)))
         loss_scale_init(&g->scale, &g->cfg.scale);
+    if (!rc && c) rc = take_left_out(g, c, e);
     if (!rc && c && g->fallback.n && fallback_take(&g->fallback, ckpt_extra(c)))
         rc = err_set(e, ERR_CORRUPT,
                      "%s: its list of layers that fell back is not of %d layers; choose another "

@@ -41,6 +41,7 @@ struct serve {
     struct serve_way push, pull; /* of all workers; async: a worker's own */
     struct client *client;       /* async server: [n_workers] */
     int64_t updates, stop_at;    /* stop_at: 0 not known */
+    int64_t left_out;            /* updates that were none: a push of which nothing is trained */
     double stale_sum;
     int64_t stale_max, stale_n;
     bool over;
@@ -133,6 +134,7 @@ void serve_begin(struct serve *v, int64_t step)
     if (!each) travel(&v->pull, "pull");
     for (int w = 0; serves(v) && w < v->n_workers; w++) v->client[w].clock = step;
     v->updates = v->c.async ? step * v->n_workers : step;
+    v->left_out = v->g->left_out * v->n_workers;
     for (int w = 0; serves(v) && w < v->n_workers; w++) v->client[w].pulled = v->updates;
 }
 
@@ -168,15 +170,19 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
                                 .padded = (int64_t)seen[PADDED],
                                 .grad_norm = norm,
                                 .loss_scale = v->g->scale.now};
+    if (engine_untrained(v->g, r)) { /* all ranks were told so */
+        engine_leave_out(v->g, r, SKIP_UNTRAINED);
+        return true;
+    }
     bool finite = isfinite(r->loss) && isfinite(norm), goes_on = finite;
     if (v->g->cfg.scale.first > 0) { /* all ranks were told the same, and do the same */
         r->skip = finite ? SKIP_NONE : isfinite(r->loss) ? SKIP_GRADIENT : SKIP_LOSS;
         goes_on = loss_scale_after(&v->g->scale, &v->g->cfg.scale, finite);
     }
+    if (!finite && goes_on) v->g->left_out++;
     if (!finite) return goes_on;
     double from = clock_now_s();
-    if (serves(v))
-        optim_step(&v->g->store, v->g->stream, &v->c.optim, &v->g->tools, lr, step - v->g->scale.skipped, norm);
+    if (serves(v)) optim_step(&v->g->store, v->g->stream, &v->c.optim, &v->g->tools, lr, step - v->g->left_out, norm);
     if (serves(v)) trace_add(v->g->trace, TRACE_OPTIMIZER, "update parameters", step, from, clock_now_s());
     travel(&v->pull, "pull");
     return true;
@@ -195,10 +201,14 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
     double head[HEAD] = {0}, *back = xcalloc((size_t)v->n_servers * HEAD, sizeof *back);
     int64_t *ticket = xcalloc((size_t)v->n_servers * 2, sizeof *ticket);
     engine_gradients(v->g, b, step, r);
-    bool finite = isfinite(r->loss) && isfinite(r->grad_norm);
+    bool trains = r->tokens > 0, finite = !trains || (isfinite(r->loss) && isfinite(r->grad_norm));
     head[HEAD_NATS] = r->nats;
     head[HEAD_TOKENS] = (double)r->tokens;
     head[HEAD_NORM] = r->grad_norm;
+    if (!trains) {
+        r->skip = SKIP_UNTRAINED;
+        r->grad_norm = NAN;
+    }
     head[HEAD_RIGHT] = r->right;
     head[HEAD_STOP] =
         stop ? (double)(step + v->c.staleness + 2) : 0; /* others are at most staleness + 1 ahead of `step` */
@@ -217,7 +227,8 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
         r->nats = back[BACK_NATS];
         r->tokens = (int64_t)back[BACK_COUNT];
         r->right = back[BACK_RIGHT];
-        r->loss = r->tokens ? r->nats / (double)r->tokens : 0;
+        r->loss = r->tokens ? r->nats / (double)r->tokens : NAN;
+        if (r->tokens) r->skip = SKIP_NONE;
     }
     *meet = back[BACK_MEET] != 0;
     v->over = back[BACK_OVER] != 0;
@@ -245,7 +256,9 @@ static void apply(struct serve *v, int w, int64_t *tokens)
     struct store *store = &v->g->store;
     double stale = (double)(v->updates - c->pulled), lr = lr_at(&v->c.lr, c->clock) / v->n_workers;
     device_copy(v->g->stream, &store->array[STORE_GRAD].buf, 0, &c->landing, 0, c->landing.bytes);
-    optim_step(store, v->g->stream, &v->c.optim, &v->g->tools, lr, v->updates, c->head[HEAD_NORM]);
+    if (c->head[HEAD_TOKENS] > 0)
+        optim_step(store, v->g->stream, &v->c.optim, &v->g->tools, lr, v->updates - v->left_out, c->head[HEAD_NORM]);
+    else v->g->left_out = ++v->left_out / v->n_workers; /* as a checkpoint counts them, in steps */
     v->updates++;
     c->clock++;
     c->waits = true;

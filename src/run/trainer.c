@@ -197,6 +197,7 @@ static int write_end(struct trainer *t, int64_t first, double began_s, struct er
 static int check_trained(const struct trainer *t, struct err *e)
 {
     if (t->policy || t->tokens || !t->step || t->step < t->cfg.run.steps) return OK;
+    if (t->site.engine->scale.skipped || t->skips.n) return OK; /* there were some, in what was left out */
     return err_set(e, ERR_REQUEST,
                    "in all %lld steps no token was trained: a loss was taken of none; look at what the samples are "
                    "(tutti data inspect), at train_on and weights of messages, and at model.seq_len, behind which "

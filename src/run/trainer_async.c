@@ -30,6 +30,9 @@ static int worker_until_meeting(struct trainer *t, struct err *e)
 static int meeting(struct trainer *t, struct err *e)
 {
     int rc = trainer_together(t, OK, e);
+    int64_t *left_out = &t->site.engine->left_out; /* servers count, as they do what is trained */
+    comm_wait(t->site.ranks.world,
+              comm_broadcast(t->site.ranks.world, left_out, 1, DT_I64, t->site.ranks.n - 1, "pushes left out"));
     comm_wait(t->site.ranks.world,
               comm_broadcast(t->site.ranks.world, &t->tokens, 1, DT_I64, t->site.ranks.n - 1, "tokens"));
     if (!rc && trainer_evaluates(t)) rc = trainer_validate(t, e);

@@ -93,6 +93,7 @@ struct trainer { /* one rank */
     struct preference_sums preferred; /* of this step */
     uint64_t began;                   /* state_of_weights of the reference that the engine keeps */
     struct policy *policy;            /* of train.objective: grpo; NULL: none */
+    bool told_untrained;              /* that a step had no token to train */
     bool put_off;                     /* a signal came before this step's answers were there: it was not begun */
     struct evals evals;               /* what evaluations have come to */
     uint64_t name;                    /* of the run (run_name.h), the same on all ranks */

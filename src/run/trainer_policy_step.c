@@ -114,6 +114,6 @@ bool trainer_policy_step(struct trainer *t, const struct engine_batch *b, double
     }
     if (!p->fresh) p->sums.unlike = -1;
     p->fresh = false;
-    r->loss = p->sums.loss;
+    if (r->skip != SKIP_UNTRAINED) r->loss = p->sums.loss;
     return finite;
 }

@@ -60,7 +60,7 @@ bool trainer_preference_step(struct trainer *t, const struct engine_batch *b, do
     engine_weigh(g, factor + b->first);
     bool finite = engine_step(g, b, t->step, lr, r);
     engine_weigh(g, NULL);
-    r->loss = t->preferred.loss / (double)pairs;
+    if (r->skip != SKIP_UNTRAINED) r->loss = t->preferred.loss / (double)pairs;
     xfree(factor);
     xfree(nats);
     return finite;

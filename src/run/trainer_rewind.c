@@ -14,7 +14,8 @@ bool trainer_skips(const struct trainer *t) { return skips_has(&t->skips, t->ste
 /* A step that is left out passes by. */
 void trainer_skip(struct trainer *t, struct engine_report *r)
 {
-    *r = (struct engine_report){.loss = NAN, .grad_norm = NAN, .skip = SKIP_BATCH, .loss_scale = 1};
+    *r = (struct engine_report){0};
+    engine_leave_out(t->site.engine, r, SKIP_BATCH);
     if (!t->leads) return;
     log_status_end();
     log_info("step %lld: its batch is left out", (long long)t->step + 1);

@@ -59,6 +59,26 @@ grep -q "has the same, to the last digit" "$dir/out" || fail "behind a batch tha
 "$tutti" replay "$dir/skips" --step 4 >"$dir/out" 2>&1 || fail "a batch that was left out: $(tail -3 "$dir/out")"
 grep -q "left out   its batch" "$dir/out" || fail "a batch that was left out: $(head -9 "$dir/out")"
 
+# So is one by fp16, whose norm is not finite, or whose loss is none; its line has null for it. And one without a trained token.
+grep -q "has the same, to the last digit" "$dir/out" || fail "a batch that was left out: $(cat "$dir/out")"
+"$tutti" train "$dir/c.yaml" -n 2 run.dir="$dir/fp16" precision.recipe=fp16 precision.loss_scale.initial=4294967296 run.steps=24 >"$dir/log" 2>&1 ||
+    fail "fp16: $(tail -3 "$dir/log")"
+grep -q '"skip_cause": *"gradient"' "$dir/fp16/metrics.jsonl" || fail "fp16: nothing was left out: $(cat "$dir/fp16/metrics.jsonl")"
+for step in 1 3 5 24; do
+    "$tutti" replay "$dir/fp16" --step $step >"$dir/out" 2>&1 || fail "fp16: step $step: $(head -9 "$dir/out")"
+    grep -q "has the same, to the last digit" "$dir/out" || fail "fp16: step $step: $(head -9 "$dir/out")"
+done
+talk() { echo "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"weight\": $1}]}"; }
+{ talk 1 && talk 0 && talk 1; } >"$dir/talks.jsonl"
+"$tutti" train "$dir/c.yaml" run.dir="$dir/untrained" data.train="[{path: $dir/talks.jsonl, chat: plain}]" data.pack=padded data.order=sequential model.seq_len=48 \
+    parallel.dp_shard=1 parallel.zero=0 batch.global=1 run.steps=3 run.log_every=1 >"$dir/log" 2>&1 || fail "without a trained token: $(tail -3 "$dir/log")"
+[ "$(grep -c "^warning.*no token of its batch is trained" "$dir/log")" = 1 ] || fail "without a trained token: $(cat "$dir/log")"
+grep -q "^step 2/3  loss -  grad norm -  " "$dir/log" || fail "without a trained token: $(grep "^step" "$dir/log")"
+"$tutti" replay "$dir/untrained" --step 2 >"$dir/out" 2>&1 || fail "without a trained token: $(head -9 "$dir/out")"
+grep -q "left out   no token" "$dir/out" && grep -q "has the same, to the last digit" "$dir/out" || fail "without a trained token: $(head -9 "$dir/out")"
+sed -i '2s/"skip_cause": *"untrained"/"skip_cause": "loss"/' "$dir/untrained/metrics.jsonl"
+"$tutti" replay "$dir/untrained" --step 2 >"$dir/out" 2>&1 && fail "another cause: $(head -9 "$dir/out")"
+
 # A record that says something else, and one whose lines are damaged.
 cp -r "$dir/run" "$dir/other"
 sed -i 's/^\({"step": *5, *"loss": *\)[0-9.]*/\19.5/' "$dir/other/metrics.jsonl"
