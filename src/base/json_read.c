@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large_pages.h"
 #include "base/mem.h"
 #include "base/piece_hash.h"
 
@@ -23,7 +24,8 @@ enum {
     DEPTH_MOST = 2048, /* of brackets */
     FEW = 8,           /* members that are found by looking at each */
     SLACK = 16,        /* behind the texts: eight bytes are written where fewer count */
-    BLOCK = 64 << 10
+    BLOCK = 64 << 10,
+    AHEAD = 16 /* members whose places are waited for together */
 };
 
 struct block {
@@ -42,6 +44,7 @@ struct parser {
     char *strings; /* where the next text goes */
     struct document *doc;
     unsigned char *room, *room_end; /* of the newest block */
+    size_t block;                   /* bytes of one: as many as the values of a 4th of the document may take */
     unsigned char *stack;
     size_t stack_n, stack_room;
     const unsigned char *bad; /* where the mistake is */
@@ -63,8 +66,9 @@ static void *keep(struct parser *x, size_t bytes)
 {
     bytes = (bytes + 15) / 16 * 16;
     if ((size_t)(x->room_end - x->room) < bytes) {
-        size_t size = bytes > BLOCK / 4 ? bytes : BLOCK;
+        size_t size = bytes > x->block / 4 ? bytes : x->block;
         struct block *b = xmalloc(16 + size);
+        in_large_pages(b, 16 + size);
         b->next = x->doc->blocks;
         x->doc->blocks = b;
         if (size == bytes) return (unsigned char *)b + 16;
@@ -141,8 +145,13 @@ static bool index_many(struct parser *x, struct json_member *m, uint32_t *n)
 {
     uint32_t left = 0;
     size_t places = table_places(*n);
-    memset((uint32_t *)(void *)m - places, 0, places * sizeof(uint32_t));
+    uint32_t *table = (uint32_t *)(void *)m - places;
+    memset(table, 0, places * sizeof *table);
     for (uint32_t i = 0; i < *n; i++) {
+        if (i + AHEAD < *n) {
+            const struct json_member *next = &m[i + AHEAD];
+            __builtin_prefetch(table + (hash(m, next->key, next->key_n) & (places - 1)));
+        }
         uint32_t *place = table_place(m, *n, m[i].key, m[i].key_n);
         if (*place && !x->published) return fail(x, x->text + m[i].at, "duplicate object key");
         if (*place) {
@@ -550,6 +559,7 @@ int json_read(struct json **root, const char *text, size_t n, bool published, co
     size_t values = 2 * n < BLOCK ? 2 * n + 256 : 0; /* short documents are one allocation and the stack */
     size_t head = (sizeof(struct document) + n + SLACK + 15) / 16 * 16;
     struct document *doc = xmalloc(head + values);
+    in_large_pages(doc, head + values);
     doc->blocks = NULL;
     struct parser x = {.text = (const unsigned char *)text,
                        .p = (const unsigned char *)text,
@@ -557,6 +567,7 @@ int json_read(struct json **root, const char *text, size_t n, bool published, co
                        .published = published,
                        .strings = (char *)(doc + 1),
                        .doc = doc,
+                       .block = n / 4 > BLOCK ? n / 4 / 16 * 16 : BLOCK,
                        .room = (unsigned char *)doc + head,
                        .room_end = (unsigned char *)doc + head + values};
     bool read = read_root(&x);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/large_pages.h"
 #include "base/mem.h"
 #include "token/merge.h"
 #include "base/piece_hash.h"
@@ -34,7 +35,8 @@ static uint64_t table_size(int64_t n)
 void piece_map_init(struct piece_map *m, int64_t n_expected)
 {
     uint64_t size = table_size(n_expected + 1);
-    *m = (struct piece_map){.slots = xcalloc(size, sizeof *m->slots), .mask = size - 1};
+    struct piece_slot *slots = xcalloc(size, sizeof *slots);
+    *m = (struct piece_map){.slots = in_large_pages(slots, size * sizeof *slots), .mask = size - 1};
 }
 
 void piece_map_fini(struct piece_map *m)
@@ -43,11 +45,26 @@ void piece_map_fini(struct piece_map *m)
     *m = (struct piece_map){0};
 }
 
-static struct piece_slot *piece_slot(const struct piece_map *m, const unsigned char *p, size_t n)
+static uint64_t map_hash(const struct piece_map *m, const unsigned char *p, size_t n)
 {
-    uint64_t at = piece_hash(p, n) & m->mask;
+    return piece_hash_from((uint64_t)(uintptr_t)m->slots, p, n);
+}
+
+static struct piece_slot *slot_of(const struct piece_map *m, uint64_t hash, const unsigned char *p, size_t n)
+{
+    uint64_t at = hash & m->mask;
     while (m->slots[at].p && (m->slots[at].n != n || memcmp(m->slots[at].p, p, n))) at = (at + 1) & m->mask;
     return &m->slots[at];
+}
+
+static struct piece_slot *piece_slot(const struct piece_map *m, const unsigned char *p, size_t n)
+{
+    return slot_of(m, map_hash(m, p, n), p, n);
+}
+
+void piece_map_expect(const struct piece_map *m, const unsigned char *p, size_t n)
+{
+    __builtin_prefetch(&m->slots[map_hash(m, p, n) & m->mask]);
 }
 
 bool piece_map_put(struct piece_map *m, const unsigned char *p, size_t n, int32_t id)
@@ -66,10 +83,24 @@ int32_t piece_map_get(const struct piece_map *m, const unsigned char *p, size_t 
     return slot->p ? slot->id : -1;
 }
 
+void piece_map_get_many(const struct piece_map *m, struct piece_asked *asked, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        asked[i].hash = map_hash(m, asked[i].p, asked[i].n);
+        __builtin_prefetch(&m->slots[asked[i].hash & m->mask]);
+    }
+    for (size_t i = 0; i < n; i++) __builtin_prefetch(m->slots[asked[i].hash & m->mask].p);
+    for (size_t i = 0; i < n; i++) {
+        const struct piece_slot *slot = slot_of(m, asked[i].hash, asked[i].p, asked[i].n);
+        asked[i].id = slot->p ? slot->id : -1;
+    }
+}
+
 void bpe_init(struct bpe *b, int64_t n_rules)
 {
     uint64_t size = table_size(n_rules + 1);
-    *b = (struct bpe){.rules = xmalloc(size * sizeof *b->rules), .mask = size - 1};
+    struct bpe_rule *rules = xmalloc(size * sizeof *rules);
+    *b = (struct bpe){.rules = in_large_pages(rules, size * sizeof *rules), .mask = size - 1};
     b->maybe = xcalloc(((size_t)1 << BPE_MAYBE_BITS) / 64, sizeof *b->maybe);
     for (uint64_t i = 0; i < size; i++) b->rules[i].left = -1;
     for (int i = 0; i < 256; i++) b->byte_id[i] = -1;
@@ -84,7 +115,7 @@ void bpe_fini(struct bpe *b)
 
 void bpe_put(struct bpe *b, int32_t left, int32_t right, int32_t rank, int32_t product)
 {
-    uint64_t h = bpe_hash(left, right), bit = h >> (64 - BPE_MAYBE_BITS), at = h & b->mask;
+    uint64_t h = bpe_hash(b, left, right), bit = h >> (64 - BPE_MAYBE_BITS), at = h & b->mask;
     while (b->rules[at].left >= 0 && (b->rules[at].left != left || b->rules[at].right != right))
         at = (at + 1) & b->mask;
     b->rules[at] = (struct bpe_rule){left, right, rank, product};

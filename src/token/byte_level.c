@@ -34,25 +34,34 @@ void byte_level_write(struct str *out, const unsigned char *p, size_t n)
     }
 }
 
+/* The letters have one or two bytes of UTF-8: what is longer is none of them. */
+size_t byte_level_bytes(unsigned char *out, const char *text, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)text, *end = p + n;
+    unsigned char *to = out;
+    while (p < end) {
+        int code = *p++;
+        if (code < 0x80) {
+            if (!prints(code)) return SIZE_MAX;
+        } else {
+            if (code < 0xC2 || code > 0xC5 || p == end) return SIZE_MAX;
+            code = (code & 0x1F) << 6 | (*p++ & 0x3F);
+            if (code >= FIRST_STAND_IN + N_STAND_INS) return SIZE_MAX;
+            if (code >= FIRST_STAND_IN) code = stand_in_byte(code - FIRST_STAND_IN);
+            else if (!prints(code)) return SIZE_MAX;
+        }
+        *to++ = (unsigned char)code;
+    }
+    return (size_t)(to - out);
+}
+
 bool byte_level_read(struct str *out, const char *text, size_t n)
 {
-    size_t before = out->n;
-    const unsigned char *p = (const unsigned char *)text;
-    for (size_t at = 0; at < n;) {
-        int len;
-        uint32_t code = utf8_code(p + at, &len);
-        bool stands_in = code >= FIRST_STAND_IN && code < FIRST_STAND_IN + N_STAND_INS;
-        if (!stands_in && (code > 255 || !prints((int)code))) {
-            if (out->p) {
-                out->n = before;
-                out->p[before] = 0;
-            }
-            return false;
-        }
-        str_putc(out, (char)(stands_in ? stand_in_byte((int)code - FIRST_STAND_IN) : (int)code));
-        at += (size_t)len;
-    }
-    return true;
+    str_add(out, text, n); /* as much as it can become */
+    size_t before = out->n - n, got = byte_level_bytes((unsigned char *)out->p + before, text, n);
+    out->n = before + (got == SIZE_MAX ? 0 : got);
+    if (out->p) out->p[out->n] = 0;
+    return got != SIZE_MAX;
 }
 
 unsigned char byte_level_letter(int i)

@@ -19,6 +19,9 @@ void byte_level_write(struct str *out, const unsigned char *p, size_t n);
  * not of the alphabet. */
 bool byte_level_read(struct str *out, const char *text, size_t n);
 
+/* The same into out, which has room for n bytes: how many there are, or SIZE_MAX. */
+size_t byte_level_bytes(unsigned char *out, const char *text, size_t n);
+
 /* The byte of the i-th letter when letters are ordered by code point, 0 <= i < 256: the order in which trained
  * vocabularies number them. */
 unsigned char byte_level_letter(int i);

@@ -25,7 +25,7 @@ enum { PLAIN = 0x10000 };
 
 static uint64_t *join_slot(const struct joins *j, uint64_t key)
 {
-    uint64_t at = key * 0x9E3779B97F4A7C15u >> 20 & j->mask;
+    uint64_t at = piece_mix((uint64_t)(uintptr_t)j->slots, key) & j->mask;
     while (j->slots[at] && j->slots[at] != key + 1) at = (at + 1) & j->mask;
     return &j->slots[at];
 }
@@ -76,31 +76,36 @@ void char_bpe_fini(struct char_bpe *b)
     drop_joins(b);
 }
 
+static bool is_byte(const struct char_bpe *b, int32_t id)
+{
+    if (id < b->byte_least || id > b->byte_most) return false;
+    for (int i = 0; i < 256; i++)
+        if (id == b->byte_token[i]) return true;
+    return false;
+}
+
+/* The token stands for its own text. */
+static bool speaks_for_itself(const struct char_bpe *b, int32_t id)
+{
+    return id != b->unknown && !(b->fallback && is_byte(b, id));
+}
+
 const char *char_bpe_put(struct char_bpe *b, const char *left, size_t left_n, const char *right, size_t right_n,
-                         int32_t rank)
+                         const int32_t id[3], int32_t rank)
 {
     const unsigned char *l = (const unsigned char *)left, *r = (const unsigned char *)right;
-    int32_t left_id = piece_map_get(b->ids, l, left_n), right_id = piece_map_get(b->ids, r, right_n);
-    if (left_n == 0 || left_id < 0) return "the left part";
-    if (right_n <= b->prefix.n || right_id < 0) return "the right part";
-    struct str joined = {0};
-    str_add(&joined, left, left_n);
-    str_add(&joined, right + b->prefix.n, right_n - b->prefix.n);
-    int32_t product = piece_map_get(b->ids, (unsigned char *)joined.p, joined.n);
-    str_free(&joined);
-    if (product < 0) return "the result";
-    bpe_put(&b->rules, left_id, right_id, rank, product);
-    /* Where a rule names a token that does not stand for its own text, the table says nothing about text. */
-    bool plain = b->joins;
-    for (int i = 0; i < 256 && plain && b->fallback; i++)
-        plain = b->byte_token[i] < 0 || (left_id != b->byte_token[i] && right_id != b->byte_token[i]);
-    if (plain && left_id != b->unknown && right_id != b->unknown) {
+    if (left_n == 0 || id[0] < 0) return "the left part";
+    if (right_n <= b->prefix.n || id[1] < 0) return "the right part";
+    if (id[2] < 0) return "the result";
+    bpe_put(&b->rules, id[0], id[1], rank, id[2]);
+    if (!b->joins) return NULL;
+    if (speaks_for_itself(b, id[0]) && speaks_for_itself(b, id[1])) {
         int len;
         size_t last = left_n - 1;
         while (last && (l[last] & 0xC0) == 0x80) last--;
         join_put(b->joins, utf8_code(l + last, &len), utf8_code(r, &len));
     } else {
-        drop_joins(b);
+        drop_joins(b); /* the table would say nothing about text */
     }
     return NULL;
 }
@@ -113,10 +118,14 @@ void char_bpe_start(struct char_bpe *b, int64_t n_rules)
         unsigned char utf8[4];
         b->plain[c] = c >= 0xD800 && c < 0xE000 ? -1 : piece_map_get(b->ids, utf8, (size_t)utf8_put(utf8, c));
     }
+    b->byte_least = INT32_MAX;
+    b->byte_most = -1;
     for (int i = 0; i < 256; i++) {
         char text[8];
         snprintf(text, sizeof text, "<0x%02X>", (unsigned)i);
-        b->byte_token[i] = piece_map_get(b->ids, (unsigned char *)text, 6);
+        int32_t id = b->byte_token[i] = piece_map_get(b->ids, (unsigned char *)text, 6);
+        if (id >= 0 && id < b->byte_least) b->byte_least = id;
+        if (id > b->byte_most) b->byte_most = id;
     }
     if (b->whole || b->prefix.n || b->suffix.n) return; /* then a piece's ends matter */
     b->joins = xcalloc(1, sizeof *b->joins);

@@ -21,6 +21,7 @@ struct char_bpe {
     bool fallback, fuse_unknown, whole; /* whole: a piece that is a token stays whole ("ignore_merges") */
     int32_t unknown;                    /* -1: characters that have no token are dropped */
     int32_t byte_token[256];            /* "<0xE2>"; -1: none */
+    int32_t byte_least, byte_most;      /* of byte_token; no id lies between where there is none */
     struct str prefix, suffix;          /* of tokens that do not begin, that end a piece; owned */
     int32_t *plain;                     /* [0x10000]: the token of a character alone; -1: none */
     struct joins *joins;                /* which characters a merge may bring together; NULL: any */
@@ -28,9 +29,10 @@ struct char_bpe {
 void char_bpe_fini(struct char_bpe *b);
 /* ids, fallback, fuse_unknown, whole, unknown and the affixes are set: fills the rest, for n rules. */
 void char_bpe_start(struct char_bpe *b, int64_t n_rules);
-/* A rule's sides as text. NULL, or which token ("the left part", "the right part", "the result") is not in `ids`. */
+/* A rule's sides as text, and what `ids` has for the left one, the right one, and both joined without the right one's
+ * prefix (-1: none). NULL, or which token is missing ("the left part", "the right part", "the result"). */
 const char *char_bpe_put(struct char_bpe *b, const char *left, size_t left_n, const char *right, size_t right_n,
-                         int32_t rank);
+                         const int32_t id[3], int32_t rank);
 /* All rules are there. */
 void char_bpe_finish(struct char_bpe *b);
 

@@ -95,45 +95,50 @@ int reader_kind(struct reader *r)
 static int read_object(struct reader *r, const struct json *vocab)
 {
     if (!json_is(vocab, JSON_OBJECT)) return reader_corrupt(r, "model.vocab", "wanted an object of token: id");
-    struct str key = {0};
     int code = OK;
     for (void *it = json_iter(vocab); it && !code; it = json_iter_next(vocab, it)) {
-        json_iter_key_text(it, &key);
-        code = reader_token(r, str_text(&key), key.n, json_int(json_iter_value(it), -1));
+        size_t n;
+        const char *key = json_iter_key_bytes(it, &n);
+        code = reader_token(r, key, n, json_int(json_iter_value(it), -1));
     }
-    str_free(&key);
     return code;
 }
 
-/* The number that the reference's reader makes of the text of this one. It takes the digits as an integer, as a double,
- * and multiplies or divides by a power of ten: two roundings, so its result is often the neighbour of the nearest
- * double, and scores that are a tie for us are none for it. The text is taken to be the shortest that reads back, which
- * is what every program that writes such files prints. */
-static double score_as_read(double v)
+/* 10 to the power of n >= 0. */
+static double power_of_ten(int n)
 {
-    char text[40], power[16];
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*e", digits - 1, v);
-        if (strtod(text, NULL) == v) break;
-    }
-    char *e = strchr(text, 'e'), *p = text;
-    int exponent = atoi(e + 1), after_point = 0;
+    static const double exact[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    char text[16];
+    if (n < (int)(sizeof exact / sizeof *exact)) return exact[n];
+    snprintf(text, sizeof text, "1e%d", n);
+    return strtod(text, NULL);
+}
+
+/* The number that the reference's reader makes of this one. It takes the digits as an integer, as a double, and
+ * multiplies or divides by a power of ten: two roundings, so its result is often the neighbour of the nearest double,
+ * and scores that are a tie for us are none for it. Digits that its 64 bits have no room for it passes over. */
+static double score_as_read(const struct json *v)
+{
+    const char *p = json_real_text(v);
+    if (!p) return json_real(v, NAN);
+    bool negative = *p == '-', point = false, full = false;
     uint64_t significand = 0;
-    char *last = e;
-    while (last > text && last[-1] == '0') last--;
-    bool negative = *p == '-', point = false;
-    for (p += negative; p < last; p++) {
+    int64_t exponent = 0;
+    for (p += negative; *p && *p != 'e' && *p != 'E'; p++) {
         if (*p == '.') {
             point = true;
             continue;
         }
-        significand = significand * 10 + (uint64_t)(*p - '0');
-        after_point += point;
+        if (*p < '0' || *p > '9') return json_real(v, NAN); /* no number */
+        uint64_t digit = (uint64_t)(*p - '0');
+        full = full || significand > (UINT64_MAX - digit) / 10;
+        if (!full) significand = significand * 10 + digit;
+        exponent += full ? !point : -(int64_t)point;
     }
-    exponent -= after_point;
-    snprintf(power, sizeof power, "1e%d", exponent < 0 ? -exponent : exponent);
-    double ten = strtod(power, NULL), x = (double)significand;
-    if (!significand || !isfinite(ten)) return v;
+    if (*p) exponent += strtol(p + 1, NULL, 10);
+    if (!significand || exponent > 308 || exponent < -308) return json_real(v, NAN);
+    double x = (double)significand, ten = power_of_ten((int)(exponent < 0 ? -exponent : exponent));
     x = exponent < 0 ? x / ten : x * ten;
     return negative ? -x : x;
 }
@@ -148,11 +153,11 @@ static int read_list(struct reader *r, const struct json *vocab)
         const struct json *row = json_at(vocab, i);
         size_t text_n = 0;
         const char *text = json_string(json_at(row, 0), &text_n, NULL);
-        double score = json_real(json_at(row, 1), NAN);
+        double score = json_at(row, 1) ? score_as_read(json_at(row, 1)) : NAN;
         if (!text || !isfinite(score) || fabs(score) > 1e30)
             return err_set(r->e, ERR_CORRUPT,
                            "%s: model.vocab[%zu]: wanted [token, score], the score a number up to 1e30", r->what, i);
-        r->scores[i] = score_as_read(score);
+        r->scores[i] = score;
         int code = reader_token(r, text, text_n, (int64_t)i);
         if (code) return code;
     }
@@ -199,36 +204,101 @@ static bool merge_sides(const struct json *v, const char **left, size_t *left_n,
     return !memchr(*right, ' ', *right_n);
 }
 
-/* A rule between byte-level tokens; NULL, or which of them is not in the vocabulary. */
-static const char *put_bytes(struct reader *r, const char *left, size_t left_n, const char *right, size_t right_n,
-                             int32_t rank, struct str *scratch)
+/* Rules are read some at a time (piece_map_get_many). Of each the bytes of left, right and result stand in `bytes`. */
+enum { BATCH = 64 };
+struct side {
+    const char *text;
+    size_t n, at, bytes; /* where its bytes are, and how many; SIZE_MAX: not of the letters of bytes */
+};
+struct batch {
+    struct side left[BATCH], right[BATCH];
+    size_t result_at[BATCH], result_n[BATCH];
+    struct str bytes;
+    struct piece_asked asked[3 * BATCH];
+};
+
+static void put_side(const struct reader *r, struct str *bytes, struct side *s)
 {
-    const struct piece_map *ids = &r->t->ids;
-    str_clear(scratch);
-    bool letters = byte_level_read(scratch, left, left_n);
-    size_t middle = scratch->n;
-    letters = letters && byte_level_read(scratch, right, right_n);
-    const unsigned char *bytes = (const unsigned char *)str_text(scratch);
-    int32_t l = letters ? piece_map_get(ids, bytes, middle) : -1;
-    int32_t g = letters ? piece_map_get(ids, bytes + middle, scratch->n - middle) : -1;
-    int32_t product = letters ? piece_map_get(ids, bytes, scratch->n) : -1;
-    const char *missing = l < 0 ? "the left part" : g < 0 ? "the right part" : product < 0 ? "the result" : NULL;
-    if (!missing) bpe_put(&r->t->bpe, l, g, rank, product);
-    return missing;
+    s->at = bytes->n;
+    s->bytes = s->n;
+    str_add(bytes, s->text, s->n);
+    if (r->t->kind != TOKENIZER_BPE) return;
+    s->bytes = byte_level_bytes((unsigned char *)bytes->p + s->at, s->text, s->n);
+    if (s->bytes != SIZE_MAX) bytes->n = s->at + s->bytes;
 }
 
-static int read_merge(struct reader *r, const struct json *v, int32_t rank, struct str *scratch)
+/* The i-th rule of the batch: what it asks the vocabulary for. */
+static void put_rule(const struct reader *r, struct batch *b, int i)
 {
-    const char *left, *right;
-    size_t left_n, right_n;
-    if (!merge_sides(v, &left, &left_n, &right, &right_n))
-        return err_set(r->e, ERR_CORRUPT, "%s: model.merges[%d]: wanted \"left right\" or [\"left\", \"right\"]",
-                       r->what, rank);
-    const char *missing = r->t->kind == TOKENIZER_BPE ? put_bytes(r, left, left_n, right, right_n, rank, scratch)
-                                                      : char_bpe_put(&r->t->chars, left, left_n, right, right_n, rank);
-    if (!missing) return OK;
-    return err_set(r->e, ERR_CORRUPT, "%s: model.merges[%d]: \"%.*s\" + \"%.*s\": %s is not in model.vocab", r->what,
-                   rank, (int)(left_n < 60 ? left_n : 60), left, (int)(right_n < 60 ? right_n : 60), right, missing);
+    struct side *left = &b->left[i], *right = &b->right[i];
+    size_t prefix = r->t->kind == TOKENIZER_BPE ? 0 : r->t->chars.prefix.n;
+    put_side(r, &b->bytes, left);
+    put_side(r, &b->bytes, right);
+    b->result_at[i] = left->at;
+    b->result_n[i] = left->bytes + right->bytes;
+    if (!prefix || right->n < prefix) return;
+    b->result_at[i] = b->bytes.n;
+    b->result_n[i] -= prefix;
+    str_add(&b->bytes, left->text, left->n);
+    str_add(&b->bytes, right->text + prefix, right->n - prefix);
+}
+
+/* The ids of all sides and results: asked[3 * i ..]. */
+static void ask_batch(const struct reader *r, struct batch *b, int n)
+{
+    const unsigned char *bytes = (const unsigned char *)str_text(&b->bytes);
+    for (int i = 0; i < n; i++) {
+        const struct side *left = &b->left[i], *right = &b->right[i];
+        bool letters = left->bytes != SIZE_MAX && right->bytes != SIZE_MAX;
+        struct piece_asked *q = &b->asked[3 * i];
+        q[0] = (struct piece_asked){.p = bytes + left->at, .n = letters ? left->bytes : 0};
+        q[1] = (struct piece_asked){.p = bytes + right->at, .n = letters ? right->bytes : 0};
+        q[2] = (struct piece_asked){.p = bytes + b->result_at[i], .n = letters ? b->result_n[i] : 0};
+    }
+    piece_map_get_many(r->t->kind == TOKENIZER_BPE ? &r->t->ids : r->t->chars.ids, b->asked, 3 * (size_t)n);
+    const struct bpe *rules = r->t->kind == TOKENIZER_BPE ? &r->t->bpe : &r->t->chars.rules;
+    for (int i = 0; i < n; i++) {
+        struct piece_asked *q = &b->asked[3 * i];
+        if (b->left[i].bytes == SIZE_MAX || b->right[i].bytes == SIZE_MAX) q[0].id = -1;
+        bpe_expect(rules, q[0].id, q[1].id);
+    }
+}
+
+/* NULL, or which token is missing. */
+static const char *take_rule(struct reader *r, const struct batch *b, int i, int32_t rank)
+{
+    const struct piece_asked *q = &b->asked[3 * i];
+    const int32_t id[] = {q[0].id, q[1].id, q[2].id};
+    if (r->t->kind != TOKENIZER_BPE)
+        return char_bpe_put(&r->t->chars, b->left[i].text, b->left[i].n, b->right[i].text, b->right[i].n, id, rank);
+    if (id[0] < 0 || id[1] < 0 || id[2] < 0)
+        return id[0] < 0 ? "the left part" : id[1] < 0 ? "the right part" : "the result";
+    bpe_put(&r->t->bpe, id[0], id[1], rank, id[2]);
+    return NULL;
+}
+
+/* Rules `from` up to from + n. */
+static int read_batch(struct reader *r, const struct json *merges, size_t from, int n, struct batch *b)
+{
+    int whole = 0;
+    str_clear(&b->bytes);
+    for (; whole < n; whole++) {
+        struct side *left = &b->left[whole], *right = &b->right[whole];
+        if (!merge_sides(json_at(merges, from + (size_t)whole), &left->text, &left->n, &right->text, &right->n)) break;
+        put_rule(r, b, whole);
+    }
+    ask_batch(r, b, whole);
+    for (int i = 0; i < whole; i++) {
+        const char *missing = take_rule(r, b, i, (int32_t)from + i);
+        const struct side *left = &b->left[i], *right = &b->right[i];
+        if (missing)
+            return err_set(r->e, ERR_CORRUPT, "%s: model.merges[%d]: \"%.*s\" + \"%.*s\": %s is not in model.vocab",
+                           r->what, (int)from + i, (int)(left->n < 60 ? left->n : 60), left->text,
+                           (int)(right->n < 60 ? right->n : 60), right->text, missing);
+    }
+    if (whole == n) return OK;
+    return err_set(r->e, ERR_CORRUPT, "%s: model.merges[%d]: wanted \"left right\" or [\"left\", \"right\"]", r->what,
+                   (int)from + whole);
 }
 
 static int read_merges(struct reader *r)
@@ -237,12 +307,14 @@ static int read_merges(struct reader *r)
     if (!json_is(merges, JSON_ARRAY)) return reader_corrupt(r, "model.merges", "wanted a list");
     size_t n = json_size(merges);
     if (n > MERGES_MAX) return reader_corrupt(r, "model.merges", "more than 16777216 of them");
-    struct str scratch = {0};
+    struct batch *b = xcalloc(1, sizeof *b);
     int code = OK;
     if (r->t->kind == TOKENIZER_BPE) bpe_init(&r->t->bpe, (int64_t)n);
     else char_bpe_start(&r->t->chars, (int64_t)n);
-    for (size_t i = 0; i < n && !code; i++) code = read_merge(r, json_at(merges, i), (int32_t)i, &scratch);
-    str_free(&scratch);
+    for (size_t i = 0; i < n && !code; i += BATCH)
+        code = read_batch(r, merges, i, n - i < BATCH ? (int)(n - i) : BATCH, b);
+    str_free(&b->bytes);
+    xfree(b);
     return code;
 }
 

@@ -42,13 +42,22 @@ struct unigram {
 
 struct sorted {
     const unsigned char *p;
-    size_t n;
+    uint64_t head; /* the first eight bytes, zeros behind the end, as they order texts */
+    uint32_t n;
     int32_t id;
 };
+
+static uint64_t head_of(const unsigned char *p, size_t n)
+{
+    uint64_t head = 0;
+    for (size_t i = 0; i < 8; i++) head = head << 8 | (i < n ? p[i] : 0);
+    return head;
+}
 
 static int by_text_then_id(const void *x, const void *y)
 {
     const struct sorted *a = x, *b = y;
+    if (a->head != b->head) return a->head < b->head ? -1 : 1;
     int c = memcmp(a->p, b->p, a->n < b->n ? a->n : b->n);
     if (c) return c;
     if (a->n != b->n) return a->n < b->n ? -1 : 1;
@@ -102,7 +111,8 @@ struct unigram *unigram_new(const struct unigram_token *tokens, int32_t n, const
     u->scores = xmalloc(to_size(n) * sizeof *u->scores);
     double least = INFINITY;
     for (int32_t i = 0; i < n; i++) {
-        sorted[i] = (struct sorted){tokens[i].p, tokens[i].n, i};
+        CHECK(tokens[i].n <= UINT32_MAX, "a token of %zu bytes", tokens[i].n);
+        sorted[i] = (struct sorted){tokens[i].p, head_of(tokens[i].p, tokens[i].n), (uint32_t)tokens[i].n, i};
         u->scores[i] = tokens[i].score;
         if (tokens[i].score < least) least = tokens[i].score;
     }
