@@ -137,6 +137,7 @@ struct engine_config config_engine(const struct config *c)
         .comm_param = config_comm_param(c),
         .reduce_once = c->parallel.reduce == REDUCE_STEP,
         .exact_order = c->numerics.exact_order,
+        .passes = config_passes(c),
         .by_sequence = config_prefers(c),
         .reference = c->train.objective == OBJECTIVE_GRPO && c->train.grpo.beta > 0,
         .documents_in_order = config_cp_area(c),

@@ -309,6 +309,9 @@ void config_part(const struct config *c, int i, int64_t *first, int64_t *n);
 /* Of the sequences that microbatches have room for in a step, the share that exist: less than 1 where the batch does
  * not divide. Programs compute all of them, and whoever says what a step's work is counts those that exist. */
 double config_share_there(const struct config *c);
+/* Times that a step's batch goes forward alone before it: for nats that its gradient follows from (DPO, reward models;
+ * GRPO's, in the mean over the updates of a batch). */
+double config_passes(const struct config *c);
 struct comm_config config_comm(const struct config *c);
 bool config_cores_left(const struct config *c); /* this rank has cores beside its threads */
 int config_threads(const struct config *c);     /* of one rank; 0 in the file: the cores, shared out */

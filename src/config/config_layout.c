@@ -363,6 +363,16 @@ double config_share_there(const struct config *c)
     return (double)c->batch.global / (double)(config_dp(c) * config_microbatches(c) * c->batch.micro);
 }
 
+double config_passes(const struct config *c)
+{
+    double updates = (double)c->train.grpo.updates;
+    if (config_prefers(c)) return 1;
+    if (c->train.objective != OBJECTIVE_GRPO || updates < 1) return 0;
+    bool again =
+        c->parallel.tp > 1 || c->parallel.cp > 1; /* what was written has other bits (run/trainer_policy_step.c) */
+    return ((c->train.grpo.beta > 0) + updates - !again) / updates;
+}
+
 int config_resolve_degrees(struct config *c, const struct conf *f, int n_ranks, struct err *e)
 {
     int rc = check_servers(c, f, n_ranks, e);

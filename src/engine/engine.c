@@ -4,6 +4,7 @@
 #include "engine/engine.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "engine/balance.h"
@@ -37,6 +38,7 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
     r->right = sum.right;
     r->tokens = n_trained;
     r->sequences = g->sequences;
+    memcpy(r->pairs, g->pairs, sizeof r->pairs);
     r->padded = g->padded;
     r->busiest = g->busiest;
     r->busiest_by_position = g->busiest_by_position;
@@ -165,16 +167,27 @@ void engine_weigh(struct engine *g, const double *factor)
 int engine_status(const struct engine *g, struct err *e) { return g->cfg.world ? comm_status(g->cfg.world, e) : OK; }
 
 /* ---- counts ---- */
+int engine_runs(const struct engine *g, const struct schedule *when, int i)
+{
+    int runs = 0;
+    for (int m = 0; m < when->n_microbatches; m++)
+        runs += schedule_rank_of(when, g->stage[i].index, m) == build_pipe_rank(g);
+    return runs;
+}
+
+static double all_of(const struct program *p, bool model)
+{
+    return model ? p->flops_model : p->flops[PHASE_F] + p->flops[PHASE_B] + p->flops[PHASE_W];
+}
+
 static double flops(const struct engine *g, bool model)
 {
     double sum = 0;
     for (int i = 0; i < g->n_stages; i++) {
-        const struct program *p = g->stage[i].train ? g->stage[i].train : g->stage[i].eval;
-        double one = model ? p->flops_model : p->flops[PHASE_F] + p->flops[PHASE_B] + p->flops[PHASE_W];
-        int runs = 0;
-        for (int m = 0; m < g->when->n_microbatches; m++)
-            runs += schedule_rank_of(g->when, g->stage[i].index, m) == build_pipe_rank(g);
-        sum += one * runs;
+        const struct engine_stage *s = &g->stage[i];
+        sum += all_of(s->train ? s->train : s->eval, model) * engine_runs(g, g->when, i);
+        if (s->train && g->cfg.passes > 0)
+            sum += g->cfg.passes * all_of(s->eval, model) * engine_runs(g, g->when_eval, i);
     }
     return sum;
 }

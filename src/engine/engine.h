@@ -83,6 +83,7 @@ struct engine_config {
     bool reduce_once;       /* sum microbatches here, then ranks, once a step (exchange.h) */
     bool exact_order;       /* exact.h */
     bool reference;         /* what the weights were is kept beside them (reference.h) */
+    double passes;          /* forward alone over a step's batch, before it, as plans count them */
     bool by_sequence;       /* a microbatch is a sequence, whose loss is kept apart and whose gradient has a factor */
     struct loss_scale_config scale;
     struct recipe_config precision; /* which products are computed in fewer bits */
@@ -140,6 +141,7 @@ struct engine_report {
     double right;                 /* of pictures: trained ones whose class has the largest logit */
     int64_t tokens;               /* trained tokens of this step, over all ranks */
     int64_t sequences;            /* of the batch, over all ranks: those that exist */
+    int64_t pairs[PAIRS_N];       /* that masks show in them, of each kind that the model has */
     int64_t padded;               /* their places that hold no token of a document, over all ranks */
     /* With documents that do not see each other and ranks of cp: pairs of attention of the busiest of these over the
      * mean, of all the step's sequences: as they were shared out, and if it had gone by position. Else 0. */
@@ -217,9 +219,11 @@ struct engine {
     struct buffer scratch;
     struct buffer data; /* tokens, targets, positions of the batch's rows here; documents of all its rows */
     struct buffer rope, stat, index, balance;
-    struct buffer norm;                  /* sums of squares of the gradients here (engine/tally.h) */
-    struct buffer staging;               /* the host's: the batch as it is in data */
-    int64_t sequences, padded;           /* of the batch that is fed, over all ranks, as in engine_report */
+    struct buffer norm;        /* sums of squares of the gradients here (engine/tally.h) */
+    struct buffer staging;     /* the host's: the batch as it is in data */
+    int64_t sequences, padded; /* of the batch that is fed, over all ranks, as in engine_report; */
+    int64_t pairs[PAIRS_N];
+    double *shown;                       /* [n_microbatches][PAIRS_N] here, of those that there are (engine/work.h) */
     int64_t given;                       /* and its sequences here: of the room for them what is behind is blank */
     double busiest, busiest_by_position; /* of it, as in engine_report */
     int32_t *marked; /* [sequences][seq] ids of documents with their prefixes marked (layout/document_ids.h); NULL: no
@@ -303,7 +307,10 @@ int engine_status(const struct engine *g, struct err *e);
  * thread while the engine is there. */
 void engine_doing(const struct engine *g, struct str *out);
 
-/* FLOPs of one optimizer step on this rank: what was computed, and without recomputation. */
+/* Times that stage i of those here is run in a step or, with when_eval, an evaluation. */
+int engine_runs(const struct engine *g, const struct schedule *when, int i);
+/* FLOPs of one optimizer step on this rank where all sequences exist and no document hides any: what is computed, and
+ * without recomputation (as a batch makes them: work.h). */
 double engine_flops_step(const struct engine *g);
 double engine_flops_model(const struct engine *g);
 

@@ -188,6 +188,7 @@ static int new_buffers(struct engine *g, struct err *e)
     if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.axis[AXIS_PP], build_holders, g, e);
     if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, feed_bytes(g), e);
     if (!rc) rc = buffer_new_host(&g->staging, g->dev, MEM_DATA, g->data.bytes, e);
+    g->shown = xcalloc(to_size(g->cfg.n_microbatches * PAIRS_N), sizeof *g->shown);
     if (!rc && model_prefixes(&g->cfg.model) && g->staging.p)
         g->marked = xcalloc(to_size(g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq), sizeof *g->marked);
     if (!rc && g->cfg.documents_in_order && g->staging.p)
@@ -384,6 +385,7 @@ void engine_free(struct engine *g)
     xfree(g->load);
     xfree(g->order);
     xfree(g->marked);
+    xfree(g->shown);
     recipes_free(g);
     telemetry_free(g);
     fallback_free(g);

@@ -131,6 +131,7 @@ static struct program_args args_of(struct running *r, const struct step *x, cons
         .stream = g->stream,
         .step = here,
         .batch = g->cfg.micro,
+        .shown = g->shown + (int64_t)x->a.microbatch * PAIRS_N,
         .slot = g->slot,
         .act = slab(g->act, g->act_at, s->act_class, x->act),
         .wgrad = slab(g->wgrad, g->wgrad_at, s->wgrad_class, x->wgrad),

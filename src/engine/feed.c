@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/work.h"
 #include "layout/document_ids.h"
 #include "layout/document_order.h"
 #include "layout/sequence.h"
@@ -246,8 +247,10 @@ struct step_info feed_info(struct engine *g, const struct engine_batch *b, int64
 {
     arrange(g, b);
     int cp = has_uneven_work(g) && training ? g->cfg.par.size[AXIS_CP] : 0;
-    enum { TRAINED, SEQUENCES, PADDED, PAIRS };
-    int64_t *counts = xcalloc(PAIRS + 2 * (size_t)cp, sizeof *counts);
+    enum { TRAINED, SEQUENCES, PADDED, SHOWN, PAIRS = SHOWN + PAIRS_N };
+    int64_t *counts = xcalloc(PAIRS + 2 * (size_t)cp, sizeof *counts), shown[PAIRS_N];
+    work_count(g, b, shown);
+    for (int k = 0; k < PAIRS_N; k++) counts[SHOWN + k] = g->cfg.par.rank[AXIS_CP] ? 0 : shown[k];
     counts[TRAINED] = trained_here(g, b);
     counts[SEQUENCES] = g->cfg.par.rank[AXIS_CP] ? 0 : b->n;
     counts[PADDED] = g->cfg.par.rank[AXIS_CP] ? 0 : b->n_padded;
@@ -256,6 +259,7 @@ struct step_info feed_info(struct engine *g, const struct engine_batch *b, int64
     *n_trained = counts[TRAINED];
     g->sequences = counts[SEQUENCES];
     g->padded = counts[PADDED];
+    memcpy(g->pairs, counts + SHOWN, sizeof g->pairs);
     g->busiest = busiest(counts + PAIRS, cp);
     g->busiest_by_position = busiest(counts + PAIRS + cp, cp);
     xfree(counts);

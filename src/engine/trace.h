@@ -55,6 +55,7 @@ struct trace_event {
     double asked_s; /* COMM: when the rank called; from_s is later where another collective of the group was first */
     const struct program *program; /* KERNEL; COMM: of the instruction that began it, or NULL */
     const struct instr *instr;
+    double flops;              /* KERNEL: of this run of it */
     struct trace_group *group; /* CALL, COMM */
     const char *algorithm;
     int64_t ticket, number, bytes, sent; /* as struct comm_event has them; COUNTER: bytes */
@@ -128,6 +129,7 @@ const struct trace_event *trace_at(const struct trace *t, int64_t i);
 struct trace_program {
     struct trace *t;
     const struct program *p;
+    const struct program_args *args; /* of the part that runs */
     enum tape_phase phase;
     int layer, first_layered;
     bool in_layer, again; /* again: inside a RECOMPUTE */

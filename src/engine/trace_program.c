@@ -45,6 +45,7 @@ static void after(void *ctx, int instr)
     if (v) {
         v->program = x->p;
         v->instr = &x->p->code[instr];
+        v->flops = instr_flops(v->instr, x->args);
     }
     x->t->instr = NULL;
     x->kernel_s = clock_now_s();
@@ -72,6 +73,7 @@ void trace_program_part(struct trace_program *x, struct program_args *a, bool ag
     if (again || x->again) stand_apart(x, x->kernel_s);
     x->again = again;
     x->t->program = x->p;
+    x->args = a;
     a->before = before;
     a->after = after;
     a->around_ctx = x;

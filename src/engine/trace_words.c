@@ -185,7 +185,7 @@ static void kernel_args(const struct trace_event *v, struct json_out *o)
     instr_call(v->instr, &c);
     const struct op_row *row = op_row(v->instr->op);
     json_put_string(o, "operation", row->name);
-    json_put_int(o, "flops", (int64_t)v->instr->flops);
+    json_put_int(o, "flops", (int64_t)v->flops);
     if (row->bytes) json_put_int(o, "bytes", (int64_t)row->bytes(&c));
     int layer = v->program->tape->nodes[v->instr->node].layer;
     if (layer >= 0) json_put_int(o, "layer", layer);

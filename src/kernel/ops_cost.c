@@ -4,9 +4,11 @@
  * FLOPs follow the convention of published utilisation figures: a multiply-add is 2, transcendental functions and
  * everything else per element are a handful, and work that a kernel repeats to save memory is not counted, so the
  * sum over a step is the model's own. Attention counts the pairs (query, key) that the mask leaves, exactly
- * (document masks are data and unknown here: they count as open). Bytes are inputs read plus outputs written,
- * each once, as if caches were perfect: the lower bound that a roofline needs. */
+ * (document masks are data and unknown here: they count as open, and whoever has the batch goes by op_pairs). Bytes are
+ * inputs read plus outputs written, each once, as if caches were perfect: the lower bound that a roofline needs. */
+#include "kernel/attention_heads.h"
 #include "kernel/ops.h"
+#include "kernel/pairs.h"
 #include "layout/sequence.h"
 
 static double elements(const struct view *v) { return v->nd ? (double)(view_rows(v) * view_cols(v)) : 0; }
@@ -155,4 +157,13 @@ double flops_attention_cached(const struct kernel_call *c)
     int64_t window = at_attention(&c->at)->window;
     if (window && (double)window < keys) keys = (double)window;
     return elements(&c->in[0]) * keys * 4;
+}
+
+enum op_pairs op_pairs(const struct kernel_call *c)
+{
+    enum { PLACES = 4 }; /* of the keys */
+    if (c->op == OP_ATTENTION_BIASED) return c->n_in > PLACES && c->in[PLACES].nd ? PAIRS_KEYS : PAIRS_FIXED;
+    if (c->op != OP_ATTENTION && c->op != OP_ATTENTION_PART && c->op != OP_CONTEXT) return PAIRS_FIXED;
+    if (!attention_has_docs(c)) return PAIRS_FIXED;
+    return at_heads(&c->at)->window > 0 ? PAIRS_WINDOWS : PAIRS_DOCUMENTS;
 }

@@ -46,7 +46,8 @@ struct plan_rank {
 
 struct plan {
     int64_t params;
-    double flops_per_step;                 /* what is computed, over all ranks: recomputation counts */
+    double flops_per_step;                 /* what is computed, over all ranks: recomputation counts, and passes before
+                                              the step; documents are data: each sequence is one */
     double flops_per_token;                /* without recomputation */
     int64_t tokens_per_step, microbatches; /* of the global batch; of one rank */
     int n_ranks;

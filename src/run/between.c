@@ -219,6 +219,13 @@ static int64_t tokens_there(const struct trainer *t, const struct engine_report 
     return llround((double)own * (double)global / (double)r->sequences);
 }
 
+/* The model's FLOPs of the step over all ranks: its batch's, and those of passes before it. */
+static double flops_of(const struct trainer *t, const struct engine_report *r)
+{
+    double own = t->passed_flops + work_flops(&t->cost, r, true);
+    return trainer_is_async(t) && r->sequences ? own * (double)t->cfg.batch.global / (double)r->sequences : own;
+}
+
 static void say_untrained(struct trainer *t)
 {
     t->told_untrained = true;
@@ -251,7 +258,7 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         .step_tokens = step_tokens,
         .step_s = step_s,
         .data_wait_s = t->data_wait_s,
-        .mfu = speed_step(&t->speed, left_out ? 0 : t->flops, left_out ? 0 : step_tokens, step_s),
+        .mfu = speed_step(&t->speed, left_out ? 0 : flops_of(t, r), left_out ? 0 : step_tokens, step_s),
         .peak_bytes = t->peak_bytes,
         .scaled = t->cfg.precision.recipe == RECIPE_FP16,
         .skip = r->skip ? engine_skips[r->skip] : NULL,

@@ -140,7 +140,7 @@ void serve_begin(struct serve *v, int64_t step)
 
 bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
 {
-    enum { LOSS, NATS, TOKENS, RIGHT, SEQUENCES, PADDED, N_SEEN };
+    enum { LOSS, NATS, TOKENS, RIGHT, SEQUENCES, PADDED, PAIRS, N_SEEN = PAIRS + PAIRS_N };
     double seen[N_SEEN] = {0}, norm = 0;
     if (!serves(v)) {
         engine_gradients(v->g, b, step, r);
@@ -150,6 +150,7 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
         seen[RIGHT] = r->right;
         seen[SEQUENCES] = (double)r->sequences;
         seen[PADDED] = (double)r->padded;
+        for (int k = 0; k < PAIRS_N; k++) seen[PAIRS + k] = (double)r->pairs[k];
     }
     comm_wait(v->world, comm_broadcast(v->world, seen, N_SEEN, DT_F64, 0, "loss"));
     travel(&v->push, "push");
@@ -170,6 +171,7 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
                                 .padded = (int64_t)seen[PADDED],
                                 .grad_norm = norm,
                                 .loss_scale = v->g->scale.now};
+    for (int k = 0; k < PAIRS_N; k++) r->pairs[k] = (int64_t)seen[PAIRS + k];
     if (engine_untrained(v->g, r)) { /* all ranks were told so */
         engine_leave_out(v->g, r, SKIP_UNTRAINED);
         return true;

@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "data/prefetch.h"
 #include "device/tier.h"
+#include "engine/work.h"
 #include "config/setup.h"
 #include "run/checkpoint_copies.h"
 #include "run/evals.h"
@@ -77,9 +78,10 @@ struct trainer { /* one rank */
     struct str config_text;
     char *checkpoints, *tokenizer_dir;
     struct lr_config lr;
-    struct speed speed; /* of all ranks together */
-    double flops;       /* of a step over all ranks, without recomputation */
-    int64_t peak_bytes; /* of the rank that needs most */
+    struct speed speed;    /* of all ranks together */
+    struct work_cost cost; /* of all ranks together */
+    double passed_flops;   /* of passes forward before this step */
+    int64_t peak_bytes;    /* of the rank that needs most */
     struct tracer tracer;
     struct status *status; /* rank 0, where run.status_port asks */
     struct pace *pace;     /* NULL: with a parameter server */

@@ -170,12 +170,13 @@ static void sum_ranks(struct trainer *t)
     int cores = thread_n_cores();
     double ceiling = ceiling_of(t);
     ceiling *= tile_rate_share(t->job->sharers, c->threads, cores);
-    t->flops = engine_flops_model(t->site.engine) * config_share_there(&t->cfg);
+    work_cost_of(t->site.engine, &t->cost);
     t->peak_bytes = (int64_t)t->site.dev->ledger.peak_total;
     if (w) comm_wait(w, comm_all_reduce(w, &ceiling, &ceiling, 1, DT_F64, COMM_SUM, "FLOP/s of all cores"));
     speed_init(&t->speed, ceiling);
     if (!w) return;
-    comm_wait(w, comm_all_reduce(w, &t->flops, &t->flops, 1, DT_F64, COMM_SUM, "FLOPs of a step"));
+    int64_t n = sizeof t->cost / sizeof(double);
+    comm_wait(w, comm_all_reduce(w, &t->cost, &t->cost, n, DT_F64, COMM_SUM, "FLOPs of a sequence"));
     comm_wait(w, comm_all_reduce(w, &t->peak_bytes, &t->peak_bytes, 1, DT_I64, COMM_MAX, "bytes of the largest rank"));
 }
 

@@ -44,8 +44,9 @@ static void compare(const struct trainer *t)
 static void measure(struct trainer *t, const struct engine_batch *b, double *of)
 {
     struct policy *p = t->policy;
-    struct engine_report ignored;
-    engine_evaluate(t->site.engine, b, &ignored);
+    struct engine_report r;
+    engine_evaluate(t->site.engine, b, &r);
+    t->passed_flops += work_flops(&t->cost, &r, false);
     engine_token_nats(t->site.engine, p->now);
     for (int64_t i = 0; of && i < p->n; i++)
         memcpy(of + i * p->most, policy_now(t, i), to_size(p->answer[i].n) * sizeof *of);
@@ -104,6 +105,7 @@ static void say_unlike(struct trainer *t)
 bool trainer_policy_step(struct trainer *t, const struct engine_batch *b, double lr, struct engine_report *r)
 {
     struct policy *p = t->policy;
+    t->passed_flops = 0;
     prepare(t, b);
     set_factors(t);
     bool finite = engine_step(t->site.engine, b, t->step, lr, r);

@@ -25,20 +25,21 @@ static void take_pair(const struct trainer *t, const double nats[2], const doubl
     else preference_pair(t->cfg.train.dpo.beta, nats, reference, s, factor);
 }
 
-/* Nats of the global batch's sequences, in its order. Collective. */
-static void nats_of_batch(struct trainer *t, const struct engine_batch *b, double *nats)
+/* Nats of the global batch's sequences, in its order; returns the FLOPs of that. Collective. */
+static double nats_of_batch(struct trainer *t, const struct engine_batch *b, double *nats)
 {
     struct engine *g = t->site.engine;
-    struct engine_report ignored;
+    struct engine_report r;
     int64_t dp = config_dp(&t->cfg), most = g->cfg.n_microbatches, first, n;
     double *all = xcalloc(to_size(engine_n_sequences(g)), sizeof *all);
-    engine_evaluate(g, b, &ignored);
+    engine_evaluate(g, b, &r);
     engine_sequence_nats(g, all);
     for (int64_t part = 0; part < dp; part++) {
         config_part(&t->cfg, (int)part, &first, &n);
         memcpy(nats + first, all + part * most, to_size(n) * sizeof *nats);
     }
     xfree(all);
+    return work_flops(&t->cost, &r, false);
 }
 
 bool trainer_preference_step(struct trainer *t, const struct engine_batch *b, double lr, struct engine_report *r)
@@ -49,7 +50,7 @@ bool trainer_preference_step(struct trainer *t, const struct engine_batch *b, do
     double *nats = xcalloc(to_size(global), sizeof *nats),
            *factor = xcalloc(to_size(global + g->cfg.n_microbatches), sizeof *factor);
     t->preferred = (struct preference_sums){0};
-    nats_of_batch(t, b, nats);
+    t->passed_flops = nats_of_batch(t, b, nats);
     for (int64_t p = 0; p < pairs; p++) {
         double of[2] = {0};
         for (int side = 0; side < 2 && !scores(t); side++)

@@ -79,6 +79,8 @@ void lower_choose(struct lower *l, const struct kernel_table *kt)
             i->flops = op_row(i->op)->flops && counts ? op_row(i->op)->flops(&c) : 0;
             p->flops[ph] += i->flops;
             if (!i->again) p->flops_model += i->flops;
+            i->pairs = op_pairs(&c);
+            if (!i->again) p->flops_pairs[i->pairs] += i->flops;
             enum op_by by = op_row(i->op)->by;
             size_t bytes = by == BY_KERNEL  ? choose_kernel(i, kt)
                            : by == BY_RANKS ? collective_scratch(l, kt, i, &c)

@@ -131,7 +131,7 @@ static void run_one(const struct program *p, const struct instr *i, int64_t roun
         double from = clock_now_s();
         call(w, a, i, &c);
         a->profile->s[i->op][i->kphase] += clock_now_s() - from;
-        if (round == 0) a->profile->flops[i->op][i->kphase] += i->flops; /* of all rounds */
+        if (round == 0) a->profile->flops[i->op][i->kphase] += instr_flops(i, a); /* of all rounds */
         a->profile->calls[i->op][i->kphase]++;
     } else {
         call(w, a, i, &c);

@@ -30,6 +30,7 @@
 
 #include <stdatomic.h>
 
+#include "kernel/pairs.h"
 #include "tape/recipe.h"
 #include "tape/tape.h"
 
@@ -82,7 +83,8 @@ struct instr {
     const struct kernel_slot
         *kernel; /* the way it is carried out, chosen when lowering; NULL: collectives, and what nobody computes */
     const char *family; /* whose it is; NULL with kernel */
-    double flops;
+    double flops;       /* where masks show all pairs */
+    enum op_pairs pairs;
     int run, piece,
         pieces; /* run > 0: piece `piece` of `pieces` of an instruction that was cut with its neighbours (pieces.c).
            Different pieces of one run touch different bytes, though their places are the same */
@@ -95,9 +97,10 @@ struct program {
     struct place *places;
     int n_places;
     size_t bytes[HOME_N];
-    bool joint;            /* slabs of activations last until W, there are none of weight gradients' inputs */
-    double flops[PHASE_N]; /* all instructions */
-    double flops_model;    /* without recomputation */
+    bool joint;                  /* slabs of activations last until W, there are none of weight gradients' inputs */
+    double flops[PHASE_N];       /* all instructions */
+    double flops_model;          /* without recomputation; */
+    double flops_pairs[PAIRS_N]; /* those of them that go by what masks show */
     int n_slots;
 };
 
@@ -184,8 +187,9 @@ struct program_place {
 struct program_args {
     struct stream *stream; /* kernels are enqueued here */
     const struct step_info *step;
-    int64_t batch;     /* sequences of a microbatch, of which step->blank do not exist */
-    void *const *slot; /* what externals are bound to; NULL entries on the null device */
+    int64_t batch;       /* sequences of a microbatch, of which step->blank do not exist */
+    const double *shown; /* [PAIRS_N] the share of a microbatch's pairs that masks show; NULL: all */
+    void *const *slot;   /* what externals are bound to; NULL entries on the null device */
     void *act, *wgrad, *scratch;
     void *away;                   /* in the other memory */
     struct carrier ranks, copies; /* who carries out the rows that are no kernels' (op_row.by) */
@@ -209,6 +213,10 @@ struct program_args {
     void *look_ctx;
 };
 void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a);
+static inline double instr_flops(const struct instr *i, const struct program_args *a)
+{
+    return i->pairs != PAIRS_FIXED && a->shown ? i->flops * a->shown[i->pairs] : i->flops;
+}
 
 /* The same in parts: instructions [begin, end) of a phase. Rows may travel from one part to the next, so those under
  * way are kept by the caller, who begins with none and calls program_run_end when the phase is over. */
