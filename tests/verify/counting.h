@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "engine/balance.h"
+#include "engine/executor.h"
 #include "run/site.h"
 
 struct counting {
@@ -24,7 +26,10 @@ static inline int count(struct comm *world, void *arg, struct err *e)
     int rc = site_open(&at, &(struct site_config){.config = x->c, .kind = SITE_WORKS, .world = world}, e);
     if (rc) return rc;
     engine_init(at.engine);
-    engine_step(at.engine, &nothing, 0, 0, &report);
+    engine_gradients(at.engine, &nothing, 0, &report); /* and the update, that a step without a trained token leaves out */
+    balance_step(at.engine);
+    recipes_end(at.engine);
+    executor_update(at.engine, 0, 0, 0, 0);
     rc = engine_status(at.engine, e);
     if (!rc && at.ranks.rank == 0) {
         memcpy(x->bytes, at.dev->ledger.at_peak, sizeof x->bytes);
