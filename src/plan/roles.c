@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "config/config_codec.h"
 
 enum {
     CLASSES_MOST = 4,
@@ -129,6 +130,13 @@ static bool owns(const struct config *c)
     return optim_of(&o, PARAM_MATRICES)->whole && !c->parallel.servers;
 }
 
+/* A codec's blocks follow the columns of the whole parameter (state/coded.h): what tp and etp cut between two multiples
+ * of a block is more blocks on one rank than on another. */
+static bool coded(const struct config *c)
+{
+    return config_comm_grad(c) != CODEC_KEPT || config_comm_param(c) != CODEC_KEPT;
+}
+
 /* Ranks with one number hold equally much. */
 static int64_t class_of(const struct search *s, const struct plan_cuts *cuts, int rank)
 {
@@ -140,6 +148,7 @@ static int64_t class_of(const struct search *s, const struct plan_cuts *cuts, in
             mesh_coord(&s->mesh, AXIS_EP, rank);
     else k = k * (cuts->expert.n + 1) + bounds_passed(&cuts->expert, expert_of(s, rank));
     k = 2 * k + (mesh_coord(&s->mesh, AXIS_EP, rank) < experts % s->mesh.size[AXIS_EP]);
+    if (coded(s->c)) return k * s->mesh.size[AXIS_ETP] + mesh_coord(&s->mesh, AXIS_ETP, rank);
     return 2 * k + (mesh_coord(&s->mesh, AXIS_ETP, rank) < ffn % s->mesh.size[AXIS_ETP]);
 }
 
@@ -296,7 +305,7 @@ int plan_make_watched(struct plan *p, const struct config *c, const struct plan_
                        .c = c,
                        .watch = w,
                        .arena = arena_new(),
-                       .tps = uneven(c) || owns(c) ? to_int(c->parallel.tp) : 1,
+                       .tps = uneven(c) || owns(c) || coded(c) ? to_int(c->parallel.tp) : 1,
                        .cps = uneven_context(c) ? to_int(c->parallel.cp) : 1};
     int servers = to_int(c->parallel.servers), rc = ranks_mesh(&s.mesh, c, p->n_ranks - servers, e);
     s.of = to_int(c->parallel.pp) * s.tps * s.cps + (servers <= SERVERS_EACH ? servers : 2);

@@ -26,7 +26,8 @@ static inline int count(struct comm *world, void *arg, struct err *e)
     int rc = site_open(&at, &(struct site_config){.config = x->c, .kind = SITE_WORKS, .world = world}, e);
     if (rc) return rc;
     engine_init(at.engine);
-    engine_gradients(at.engine, &nothing, 0, &report); /* and the update, that a step without a trained token leaves out */
+    engine_gradients(at.engine, &nothing, 0,
+                     &report); /* and the update, that a step without a trained token leaves out */
     balance_step(at.engine);
     recipes_end(at.engine);
     executor_update(at.engine, 0, 0, 0, 0);
