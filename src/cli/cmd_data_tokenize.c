@@ -11,7 +11,7 @@
 #include "token/tokenizer.h"
 
 struct request {
-    const char *tokenizer, *out, *column, *chat, *train_on;
+    const char *tokenizer, *out, *column, *chat, *train_on, *date;
     int64_t threads;
     bool json, skip_bad;
     struct cli_words inputs;
@@ -29,6 +29,8 @@ static const struct cli_option option_rows[] = {
              "has all), tokenizer: its own, or a file"},
     {"--train-on", "WHAT", CLI_CHOICE, offsetof(struct request, train_on), .choices = CHAT_TRAIN_ON,
      .help = "of conversations: what a loss is taken of"},
+    {"--date", "DAY", CLI_TEXT, offsetof(struct request, date),
+     .help = "of conversations: the day, as YYYY-MM-DD, for a template that asks for it (strftime_now)"},
     {"--threads", "N", CLI_INT, offsetof(struct request, threads), .lo = 1, .hi = 4096,
      .help = "the same file for any number of them (default: all cores)"},
     CLI_JSON(struct request, json),
@@ -84,6 +86,8 @@ static int run(const void *options, struct err *e)
 {
     const struct request *o = options;
     struct tokenizer *t;
+    if (o->date && !o->chat)
+        return err_set(e, ERR_REQUEST, "--date is what a template of conversations tells; name one with --chat");
     int code = tokenizer_open(&t, o->tokenizer, e);
     if (code) return code;
     struct str path = {0};
@@ -91,10 +95,12 @@ static int run(const void *options, struct err *e)
     struct tokenize_result r;
     struct tokenize_input how = {.column = o->column,
                                  .skip_bad = o->skip_bad,
-                                 .chat = {o->chat, o->tokenizer,
-                                          !strcmp(o->train_on, "all")    ? CHAT_ALL
-                                          : !strcmp(o->train_on, "last") ? CHAT_LAST
-                                                                         : CHAT_ANSWERS}};
+                                 .chat = {.template_name = o->chat,
+                                          .tokenizer_path = o->tokenizer,
+                                          .train_on = !strcmp(o->train_on, "all")    ? CHAT_ALL
+                                                      : !strcmp(o->train_on, "last") ? CHAT_LAST
+                                                                                     : CHAT_ANSWERS,
+                                          .day = o->date}};
     code = tokenize(t, o->inputs.p, o->inputs.n, &how, path.p, o->threads ? (int)o->threads : thread_n_cores(), &r, e);
     if (!code) report_tokenize(o, path.p, &r);
     str_free(&path);

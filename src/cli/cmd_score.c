@@ -17,7 +17,7 @@ enum { TEMPLATE_MOST = 1024, BATCH = 16, POSITIONS_AT_ONCE = 1 << 16 };
 #define INPUT_MOST ((size_t)4 << 30)
 
 struct request {
-    const char *chat;
+    const char *chat, *date;
     int64_t batch, positions;
     struct cli_model model;
     struct str lines;
@@ -27,6 +27,8 @@ static const struct cli_option options[] = {
     {"--chat", "T", CLI_TEXT, AT(chat),
      .help = "the template of prompts that are messages: a name or a file (default: the run's own, else the "
              "tokenizer's)"},
+    {"--date", "DAY", CLI_TEXT, AT(date),
+     .help = "the day, as YYYY-MM-DD, for a template that asks for it (default: the run's own)"},
     {"--batch", "N", CLI_INT, AT(batch), .lo = 1, .hi = 1024,
      .help = "answers at once (default: 16, fewer of long ones)"},
     {"--positions", "N", CLI_INT, AT(positions), .lo = 1, .hi = INT32_MAX,
@@ -88,13 +90,18 @@ static int put(void *ctx, double score, struct err *e)
 
 /* The template: as asked, or the run's, or the tokenizer's own, where there is one. */
 static int template_of(const struct request *q, const struct model_at_work *m, const char *from, char **name,
-                       struct err *e)
+                       char **day, struct err *e)
 {
     struct chat_rules rules = {.template_name = "tokenizer", .tokenizer_path = from};
     struct chat *own = NULL;
     struct err ignored;
+    *day = NULL;
     *name = q->chat ? xstrdup(q->chat) : NULL;
-    int rc = *name ? OK : scoring_template(m->weights, name, e);
+    int rc = *name ? OK : scoring_template(m->weights, name, day, e);
+    if (q->date) {
+        xfree(*day);
+        *day = xstrdup(q->date);
+    }
     if (rc || *name || !fs_is_dir(from)) return rc;
     if (!chat_open(&own, &rules, m->tokenizer, &ignored)) *name = xstrdup(rules.template_name);
     chat_close(own);
@@ -105,16 +112,18 @@ static int score(void *ctx, struct model_at_work *m, struct err *e)
 {
     const struct request *q = ctx;
     const char *from = q->model.tokenizer ? q->model.tokenizer : weights_path(m->weights);
-    char *name = NULL;
-    int rc = template_of(q, m, from, &name, e);
+    char *name = NULL, *day = NULL;
+    int rc = template_of(q, m, from, &name, &day, e);
     struct scoring s = {.decoding = m->decoding,
                         .tokenizer = m->tokenizer,
                         .template_name = name,
                         .tokenizer_path = from,
+                        .day = day,
                         .what = "standard input"};
     if (!rc) rc = scoring_lines(&s, str_text(&q->lines), q->lines.n, put, NULL, e);
     if (fflush(stdout) && !rc) rc = err_set(e, ERR_IO, "standard output cannot be written");
     xfree(name);
+    xfree(day);
     return rc;
 }
 

@@ -14,7 +14,7 @@
 enum { KEY_LEAST = 16, KEY_MOST = 512, GRACE_S = 10 };
 
 struct request {
-    const char *address, *key_file, *name, *template;
+    const char *address, *key_file, *name, *template, *date;
     int64_t port, sequences, positions, rows, queue, max_tokens, max_body, time_s, idle_s, receive_s, clients, logprobs;
     double cache;
     struct cli_model model;
@@ -48,6 +48,8 @@ static const struct cli_option options[] = {
      .help = "seconds in which a request must be there, head and body"},
     {"--clients", "N", CLI_INT, AT(clients), .lo = 1, .hi = 10000, .help = "connections at once"},
     {"--chat-template", "T", CLI_TEXT, AT(template), .help = "a name or a file (default: the tokenizer's own)"},
+    {"--date", "DAY", CLI_TEXT, AT(date),
+     .help = "the day, as YYYY-MM-DD, for a template that asks for it (default: the day that it is)"},
     CLI_MODEL(struct request, model),
     CLI_IGNORE(struct request, model.ignore),
 };
@@ -83,10 +85,12 @@ static int open_chat(const struct request *q, const struct tokenizer *t, struct 
     struct stat st;
     *chat = NULL;
     const char *from = q->model.tokenizer ? q->model.tokenizer : q->model.path;
-    struct chat_rules rules = {.template_name = q->template ? q->template : "tokenizer", .tokenizer_path = from};
-    if (!q->template && (stat(from, &st) || !S_ISDIR(st.st_mode))) return OK;
+    struct chat_rules rules = {.template_name = q->template ? q->template : "tokenizer",
+                               .tokenizer_path = from,
+                               .day = q->date ? q->date : CHAT_TODAY};
+    if (!q->template && !q->date && (stat(from, &st) || !S_ISDIR(st.st_mode))) return OK;
     int rc = chat_open(chat, &rules, t, e);
-    if (!rc || q->template) return rc;
+    if (!rc || q->template || q->date) return rc;
     log_info("no chat: %s", e->text);
     *e = (struct err){0};
     return OK;

@@ -30,6 +30,7 @@ static const struct rule {
     {"data.train.chat", CHANGES_SAID},
     {"data.train.target", CHANGES_SAID},
     {"data.train.train_on", CHANGES_SAID},
+    {"data.train.date", CHANGES_SAID},
     {"data.tokenizer", CHANGES_SAID},
     {"data.order", CHANGES_REFUSED},
     {"data.seed", CHANGES_REFUSED},
@@ -292,8 +293,8 @@ static bool items_as_usual(const struct pair *here)
 /* What says alone that data is the same where the checkpoint does not know its tokens. */
 static bool tells_data(const char *key)
 {
-    static const char *const keys[] = {"data.train.path", "data.train.column", "data.train.chat", "data.train.train_on",
-                                       "data.skip_bad"};
+    static const char *const keys[] = {"data.train.path",     "data.train.column", "data.train.chat",
+                                       "data.train.train_on", "data.train.date",   "data.skip_bad"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(key, keys[i])) return true;
     return false;

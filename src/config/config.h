@@ -22,6 +22,7 @@ struct config_source {
     struct conf_points weight;
     const char *chat;   /* NULL: it is texts */
     int train_on;       /* enum chat_train_on */
+    const char *date;   /* that chat tells of the day; NULL: none */
     const char *label;  /* NULL: it has none */
     const char *target; /* NULL: its records are one text */
 };

@@ -256,7 +256,7 @@ static int check_held(const struct config *c, const struct conf *f, struct err *
     if (config_held(c) > 0.5)
         return conf_error(f, e, "data.valid", "%s would hold out more than is trained on; choose 50%% or less",
                           s->path);
-    if (s->column || s->chat || s->label || s->target || s->train_on || s->weight.n || s->weight.value != 1)
+    if (s->column || s->chat || s->label || s->target || s->train_on || s->date || s->weight.n || s->weight.value != 1)
         return conf_error(f, e, "data.valid", "a share of data.train is read as data.train is; choose %s alone",
                           s->path);
     if (!model_sees(&c->model) && !model_looks(&c->model)) return OK;

@@ -263,6 +263,10 @@ static void say_items(const struct conf *f, const char *list, const struct conf_
         if (!s[i].chat && s[i].train_on != 0)
             log_warn("%s: %s has no effect: the source has no chat, and all of it is trained on", conf_where(f, key),
                      key);
+        snprintf(key, sizeof key, "%s[%d].date", list, i);
+        if (!s[i].chat && s[i].date)
+            log_warn("%s: %s has no effect: the source has no chat, whose template might ask for it",
+                     conf_where(f, key), key);
     }
 }
 

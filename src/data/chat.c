@@ -3,6 +3,7 @@
  * control tokens. */
 #include "data/chat.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fs.h"
@@ -13,7 +14,7 @@
 #include "data/chat_templates.h"
 #include "token/tokenizer_impl.h"
 
-enum { FILE_MAX = 16 << 20, CHAT_VERSION = 3 };
+enum { FILE_MAX = 16 << 20, CHAT_VERSION = 4 };
 
 /* -- the template's text --------------------------------------------------------------------------------------- */
 
@@ -166,6 +167,35 @@ static int ask_tokenizer(struct chat *c, const char *name, struct err *e)
     return code;
 }
 
+/* -- the day ----------------------------------------------------------------------------------------------------- */
+
+static int read_day(struct chat *c, const char *day, const char *name, struct err *e)
+{
+    struct tm t = {0};
+    int n = 0;
+    char again[16];
+    c->today = day && !strcmp(day, CHAT_TODAY);
+    if (!day || c->today) return OK;
+    bool reads =
+        strlen(day) == 10 && sscanf(day, "%4d-%2d-%2d%n", &t.tm_year, &t.tm_mon, &t.tm_mday, &n) == 3 && n == 10;
+    t.tm_year -= 1900;
+    t.tm_mon--;
+    time_t at = timegm(&t); /* makes a 1 March of a 30 February */
+    c->has_day =
+        reads && gmtime_r(&at, &c->day) && strftime(again, sizeof again, "%Y-%m-%d", &c->day) && !strcmp(again, day);
+    if (!c->has_day) return err_set(e, ERR_REQUEST, "\"%s\" is no date; wanted a day as YYYY-MM-DD", day);
+    if (jinja_names(c->template, "strftime_now")) return OK;
+    return err_set(e, ERR_REQUEST, "the chat template %s does not ask for the day (strftime_now); leave the date out",
+                   name);
+}
+
+const struct tm *chat_day(const struct chat *c, struct tm *room)
+{
+    time_t now = time(NULL);
+    if (c->today) return gmtime_r(&now, room);
+    return c->has_day ? &c->day : NULL;
+}
+
 int chat_open(struct chat **out, const struct chat_rules *rules, const struct tokenizer *t, struct err *e)
 {
     struct str name = {0}, text = {0};
@@ -178,6 +208,7 @@ int chat_open(struct chat **out, const struct chat_rules *rules, const struct to
     c->pictures = rules->pictures;
     int code = read_template(rules, &name, &text, e);
     if (!code) code = jinja_parse(&c->template, str_text(&text), text.n, str_text(&name), e);
+    if (!code) code = read_day(c, rules->day, str_text(&name), e);
     if (!code) code = ask_tokenizer(c, str_text(&name), e);
     if (!code) {
         uint64_t parts[] = {hash64(str_text(&text), text.n), (uint64_t)c->train_on, CHAT_VERSION,
@@ -185,6 +216,8 @@ int chat_open(struct chat **out, const struct chat_rules *rules, const struct to
         c->key = hash64(parts, sizeof parts) + (uint64_t)c->side;
         uint64_t pictures[] = {c->key, (uint64_t)c->patches, (uint64_t)c->image_token, (uint64_t)c->pictures};
         if (c->patches) c->key = hash64(pictures, sizeof pictures);
+        uint64_t day[] = {c->key, c->has_day ? hash64(rules->day, strlen(rules->day)) : 0};
+        if (c->has_day) c->key = hash64(day, sizeof day);
         c->name = xstrdup(str_text(&name));
         c->text = xstrdup(str_text(&text));
     }

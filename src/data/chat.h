@@ -21,7 +21,8 @@
  *   2. A control token (special: true in tokenizer.json, or a mark of the template by name) comes only of text that
  * the template wrote (or the roles that it wrote between its own marks). What a user or an answer says is text, even if
  * it reads like one.
- *   3. The loss of an answer includes the control token that ends its turn, and not the white space behind that.
+ *   3. The loss of an answer includes the control token that ends its turn, and not the white space behind that, unless
+ *      the template's own {% generation %} encloses it: that means here what it means to transformers.
  *   4. What is made is a function of record, template, rules and tokenizer.
  * Includes: base, tokenizer.h. Order: Local; a chat is read-only and shared by threads, a chat_work belongs to one.
  */
@@ -52,7 +53,10 @@ struct chat_rules {
     int64_t patches;     /* > 0: texts have pictures, each so many tokens: */
     int32_t image_token; /* of this id, where CHAT_IMAGE stands */
     int64_t pictures;    /* that a record may have, at most */
+    const char *day;     /* what strftime_now tells: YYYY-MM-DD, or CHAT_TODAY. NULL: nothing, the name is undefined, as
+                            samples must not change from day to day */
 };
+#define CHAT_TODAY "today"
 
 /* What in a text stands for a picture: so many tokens of this id, of which no loss is taken. */
 #define CHAT_IMAGE "<image>"
@@ -92,7 +96,7 @@ int chat_answered(struct chat_work *w, const struct json *record, const char *an
                   const char *where, struct chat_tokens *out, struct err *e);
 
 /* The tokens that a model is asked with: messages (a list of objects with a role and a content each) and the beginning
- * of the answer. Nothing is taken off their end. The template may tell the day: this is no training data.
+ * of the answer. Nothing is taken off their end.
  *   fails   ERR_CORRUPT: the template refuses them */
 int chat_prompt(struct chat_work *w, const struct json *messages, const char *where, struct tokens *ids, struct err *e);
 /* Those of a record that asks with messages, "prompt" or "messages", and perhaps "system". */

@@ -36,19 +36,24 @@ static void set_scope(struct chat_work *w, const struct chat_record *r)
     jinja_set_text(s, "eos_token", w->chat->eos);
 }
 
+static int told(const struct chat_work *w, int code, const char *where, struct err *e)
+{
+    if (code && strstr(e->text, "'strftime_now' is undefined"))
+        return err_set(e, ERR_REQUEST,
+                       "%s: the template %s writes the day's date (strftime_now), and samples must not change from day "
+                       "to day; say which day it is: date: YYYY-MM-DD beside chat (data tokenize --date)",
+                       where, w->chat->name);
+    return code ? err_prefix(e, "%s", where) : OK;
+}
+
 /* The text of the first n messages. */
 static int render(struct chat_work *w, int64_t n, bool prompt, const char *where, struct jinja_output *out,
                   struct err *e)
 {
     jinja_set_first(w->scope, "messages", n);
     jinja_set_bool(w->scope, "add_generation_prompt", prompt);
-    int code = jinja_render(w->chat->template, w->scope, NULL, out, e);
-    if (code && strstr(e->text, "'strftime_now' is undefined"))
-        return err_set(e, ERR_REQUEST,
-                       "%s: the template %s writes the day's date (strftime_now), and samples must not change from day "
-                       "to day; write the date into a copy of the template",
-                       where, w->chat->name);
-    return code ? err_prefix(e, "%s", where) : OK;
+    struct tm day;
+    return told(w, jinja_render(w->chat->template, w->scope, chat_day(w->chat, &day), out, e), where, e);
 }
 
 /* What stands behind the last message's content while it is rendered: there the text is cut. No template has it. The
@@ -78,8 +83,7 @@ int chat_render_prompt(struct chat_work *w, const struct chat_asked *a, const ch
                        struct err *e)
 {
     struct jinja_scope *s = w->scope;
-    time_t clock = time(NULL);
-    struct tm now;
+    struct tm day;
     *out = (struct chat_text){0};
     jinja_scope_clear(s);
     jinja_set_text(s, "bos_token", w->chat->bos);
@@ -92,9 +96,8 @@ int chat_render_prompt(struct chat_work *w, const struct chat_asked *a, const ch
     jinja_set_bool(s, "add_generation_prompt", !a->no_answer && !a->goes_on);
     if (a->goes_on && !jinja_append_last(s, "messages", "content", OPEN_END " "))
         return err_set(e, ERR_REQUEST, "%s: the last message has no content to go on with", where);
-    int code = jinja_render(w->chat->template, s, gmtime_r(&clock, &now), &out->out, e);
-    if (code) code = err_prefix(e, "%s", where);
-    else if (a->goes_on) code = cut_at_open_end(&out->out, where, e);
+    int code = told(w, jinja_render(w->chat->template, s, chat_day(w->chat, &day), &out->out, e), where, e);
+    if (!code && a->goes_on) code = cut_at_open_end(&out->out, where, e);
     if (code) jinja_output_fini(&out->out);
     return code;
 }
@@ -112,28 +115,6 @@ static bool is_assistant(const struct json *message)
 {
     const char *role = json_string(json_get(message, "role"), NULL, "");
     return !strcmp(role, "assistant") || !strcmp(role, "model");
-}
-
-/* {% generation %} marked them: one for each message of the assistant. */
-static int take_marked(struct chat_work *w, const struct chat_record *r, const char *where, struct chat_text *t,
-                       struct err *e)
-{
-    const struct jinja_output *o = &t->out;
-    int64_t n = 0;
-    for (int64_t i = 0; i < r->n; i++) n += is_assistant(json_at(r->messages, (size_t)i));
-    if (n != o->n_answers)
-        return err_set(e, ERR_REQUEST,
-                       "%s: the template %s marks %d parts as generated where the conversation has %lld messages of "
-                       "the "
-                       "assistant; {%% generation %%} must enclose each of them once",
-                       where, w->chat->name, o->n_answers, (long long)n);
-    n = 0;
-    for (int64_t i = 0; i < r->n; i++) {
-        if (!is_assistant(json_at(r->messages, (size_t)i))) continue;
-        if (counts(w->chat, r, i)) put_answer(t, o->answers[n].from, o->answers[n].to);
-        n++;
-    }
-    return OK;
 }
 
 /* How many bytes two texts have in common at their beginning. */
@@ -154,6 +135,53 @@ static int unstable(const struct chat_work *w, const char *where, int64_t i, con
         "conversation does, from byte %zu on (\"%.30s\" and \"%.30s\"). Choose train_on: last if only earlier "
         "answers change, a template with {%% generation %%}, or one by name",
         where, w->chat->name, (long long)i, what, at, str_text(&part->text) + at, str_text(&whole->text) + at);
+}
+
+static int marks_wrong(const struct chat_work *w, const char *where, int64_t i, int marks, bool answers, struct err *e)
+{
+    return err_set(e, ERR_REQUEST,
+                   "%s: the template %s marks %d parts of message %lld as generated, which is %s; {%% generation %%} "
+                   "must enclose the messages of the assistant and nothing else",
+                   where, w->chat->name, marks, (long long)i, answers ? "the assistant's" : "not the assistant's");
+}
+
+/* How many of the marked parts stand in the first n messages, told by rendering these. */
+static int marks_before(struct chat_work *w, int64_t n, const char *where, const struct chat_text *t, int *marks,
+                        struct err *e)
+{
+    struct jinja_output part = {0};
+    int code = n ? render(w, n, false, where, &part, e) : OK;
+    *marks = part.n_answers;
+    size_t end = part.n_answers ? part.answers[part.n_answers - 1].to : 0;
+    bool same = part.n_answers <= t->out.n_answers && common(&part, &t->out) >= end;
+    for (int k = 0; same && k < part.n_answers; k++)
+        same = part.answers[k].from == t->out.answers[k].from && part.answers[k].to == t->out.answers[k].to;
+    if (!code && !same) code = unstable(w, where, n - 1, &part, &t->out, "the conversation up to it", e);
+    jinja_output_fini(&part);
+    return code;
+}
+
+/* {% generation %} marked them. One for each message of the assistant is the usual; several of one message, around its
+ * thoughts and its answer, say, are told by what stands in the messages up to it. */
+static int take_marked(struct chat_work *w, const struct chat_record *r, const char *where, struct chat_text *t,
+                       struct err *e)
+{
+    const struct jinja_output *o = &t->out;
+    int64_t n = 0;
+    int code = OK, before = 0, marks = 0;
+    for (int64_t i = 0; i < r->n; i++) n += is_assistant(json_at(r->messages, (size_t)i));
+    for (int64_t i = 0; i < r->n && !code; i++, before = marks) {
+        bool answers = is_assistant(json_at(r->messages, (size_t)i));
+        marks = before + answers;
+        if (n != o->n_answers) {
+            if (i + 1 < r->n) code = marks_before(w, i + 1, where, t, &marks, e);
+            else marks = o->n_answers;
+            if (!code && (marks > before) != answers) code = marks_wrong(w, where, i, marks - before, answers, e);
+        }
+        for (int k = before; k < marks && !code && counts(w->chat, r, i); k++)
+            put_answer(t, o->answers[k].from, o->answers[k].to);
+    }
+    return code;
 }
 
 /* Message i: from behind the prompt that asks for it to the end of its turn. */

@@ -213,7 +213,8 @@ static int encode_record(struct chat_work *w, const struct chat_record *r, const
     if (code) return code;
     out->ends_trained = w->chat->train_on == CHAT_ALL || !r->messages;
     if (w->chat->train_on == CHAT_ALL && !r->messages) t.answers[0].from = 0;
-    if (w->chat->train_on != CHAT_ALL) end_at_control(w, &t);
+    if (w->chat->train_on != CHAT_ALL && !(r->messages && jinja_marks_answers(w->chat->template)))
+        end_at_control(w, &t);
     if (!r->messages) put_begin(w->chat, out);
     code = encode_text(w, &t, where, out, e);
     if (!code && out->ids.n && out->ids.ids[out->ids.n - 1] == tokenizer_eos(w->chat->t))

@@ -3,6 +3,8 @@
 #ifndef TUTTI_DATA_CHAT_IMPL_H
 #define TUTTI_DATA_CHAT_IMPL_H
 
+#include <time.h>
+
 #include "data/chat.h"
 #include "data/chat_record.h"
 #include "jinja/jinja.h"
@@ -22,7 +24,11 @@ struct chat {
     int64_t patches; /* of a picture; 0: texts have none */
     int32_t image_token;
     int64_t pictures; /* at most */
+    bool has_day, today;
+    struct tm day; /* where has_day: of 00:00 */
 };
+/* What the template is told of the day; *room may be where it stands. NULL: nothing. */
+const struct tm *chat_day(const struct chat *c, struct tm *room);
 
 struct chat_work {
     const struct chat *chat;

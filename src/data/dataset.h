@@ -69,6 +69,7 @@ struct dataset_source {
     bool skip_bad;      /* bad records are listed and skipped; else they are errors (source.h) */
     const char *chat;   /* template of conversations (chat.h); NULL: texts */
     int train_on;       /* enum chat_train_on */
+    const char *date;   /* that the template may ask for (chat.h); NULL: none */
     const char *label;  /* the member of its records that is their class; NULL: they have none */
     const char *target; /* of pairs of texts: the member that is written, where column is what is read; else NULL */
 };

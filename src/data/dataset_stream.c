@@ -232,7 +232,8 @@ static void text_rules(struct tokenize_input *how, const struct dataset_source *
     how->chat = (struct chat_rules){.template_name = source->chat,
                                     .tokenizer_path = o->tokenizer_path,
                                     .train_on = o->scores ? CHAT_ANSWERS : (enum chat_train_on)source->train_on,
-                                    .side = o->pairs ? CHAT_CHOSEN : CHAT_PLAIN};
+                                    .side = o->pairs ? CHAT_CHOSEN : CHAT_PLAIN,
+                                    .day = source->chat ? source->date : NULL};
     if (!o->pictures.patches) return;
     if (!source->chat) how->chat.template_name = "plain";
     how->chat.patches = o->pictures.patches;

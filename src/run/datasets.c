@@ -68,6 +68,7 @@ static struct dataset_options options_of(const struct config *c, const struct co
                                        .skip_bad = c->data.skip_bad,
                                        .chat = items[i].chat,
                                        .train_on = items[i].train_on,
+                                       .date = items[i].date,
                                        .label = items[i].label,
                                        .target = items[i].target};
     return (struct dataset_options){

@@ -11,7 +11,9 @@
  *   loss of a token = -min(ratio A, clamp(ratio, 1 - low, 1 + high) A) + beta (exp(now - ref) - (now - ref) - 1)
  *
  * A step's loss is the mean over answers of the mean over an answer's tokens, or (by token: Yu et al. 2025, "DAPO") the
- * mean over all tokens of the step. A token's gradient is a factor times that of its nats:
+ * mean over all tokens of the step, or (constant: "Dr. GRPO") their sum over the answers' number times the longest an
+ * answer may be, so that no token weighs more because its answer is short. A token's gradient is a factor times that of
+ * its nats:
  *
  *   ratio A, or 0 where the clamp decides, + beta (exp(now - ref) - 1)
  *
@@ -27,6 +29,7 @@ struct policy_rules {
     double low, high, beta;
     bool plain_advantage; /* not divided by the standard deviation */
     bool by_token;
+    int64_t constant; /* > 0: the sum over all tokens, over answers times this */
 };
 
 /* advantage[n] of n / group groups, one after the other. */

@@ -114,7 +114,7 @@ static int read_source(struct policy_prompts *p, const struct config *c, const s
     struct source_options how = {.whole_records = true};
     int rc = source_open_with(&r.source, &s->path, 1, &how, e), got = 1;
     if (!rc && s->chat) {
-        struct chat_rules rules = {.template_name = s->chat, .tokenizer_path = c->data.tokenizer};
+        struct chat_rules rules = {.template_name = s->chat, .tokenizer_path = c->data.tokenizer, .day = s->date};
         rc = chat_open(&r.chat, &rules, t, e);
         if (!rc) r.work = chat_work_new(r.chat);
     }

@@ -160,7 +160,8 @@ int scoring_lines(const struct scoring *s, const char *lines, size_t bytes, scor
 {
     struct scorer x = {.s = s, .at = lines, .end = lines + bytes};
     struct chat_rules rules = {.template_name = s->template_name ? s->template_name : "plain",
-                               .tokenizer_path = s->tokenizer_path};
+                               .tokenizer_path = s->tokenizer_path,
+                               .day = s->day};
     x.end_read = decoding_model(s->decoding)->score_at == SCORE_AT_END;
     int rc = tokenizer_eos(s->tokenizer) < 0
                  ? err_set(e, ERR_REQUEST, "the tokenizer names no end of text, which ends what is scored")
@@ -183,11 +184,11 @@ int scoring_lines(const struct scoring *s, const char *lines, size_t bytes, scor
 
 /* ---- the run's template ---- */
 
-int scoring_template(const struct weights *w, char **name, struct err *e)
+int scoring_template(const struct weights *w, char **name, char **day, struct err *e)
 {
     char *text = NULL;
     size_t n = 0;
-    *name = NULL;
+    *name = *day = NULL;
     int rc = weights_ckpt(w) ? weights_file(w, "config.yaml", &text, &n, e) : OK;
     if (rc || !text) return rc;
     struct arena *a = arena_new();
@@ -200,6 +201,9 @@ int scoring_template(const struct weights *w, char **name, struct err *e)
         bool same = of[0].chat != NULL;
         for (int i = 1; i < c.data.train.n; i++) same = same && of[i].chat && !strcmp(of[i].chat, of[0].chat);
         if (same) *name = xstrdup(of[0].chat);
+        for (int i = 0; i < c.data.train.n; i++)
+            same = same && of[0].date && of[i].date && !strcmp(of[i].date, of[0].date);
+        if (same) *day = xstrdup(of[0].date);
     }
     arena_free(a);
     xfree(text);

@@ -22,6 +22,7 @@ struct scoring {
     const struct tokenizer *tokenizer; /* whose end of text is read */
     const char *template_name;         /* of messages (data/chat.h); NULL: prompts are texts */
     const char *tokenizer_path;        /* for the template "tokenizer" */
+    const char *day;                   /* that the template tells (data/chat.h); NULL: none, as in training */
     const char *what;                  /* where lines come from, for errors */
 };
 typedef int scoring_put_fn(void *ctx, double score, struct err *e);
@@ -31,7 +32,7 @@ int scoring_lines(const struct scoring *s, const char *lines, size_t bytes, scor
                   struct err *e);
 
 /* The template that the run behind these weights had for its conversations (data.train: chat), where all its sources
- * have one; xfree *name. NULL: none is known. */
-int scoring_template(const struct weights *w, char **name, struct err *e);
+ * have one, and the day that all of them tell; xfree both. NULL: none is known. */
+int scoring_template(const struct weights *w, char **name, char **day, struct err *e);
 
 #endif

@@ -64,7 +64,8 @@ void trainer_policy_open(struct trainer *t)
                                      .low = c->train.grpo.clip,
                                      .high = c->train.grpo.clip_high > 0 ? c->train.grpo.clip_high : c->train.grpo.clip,
                                      .plain_advantage = c->train.grpo.advantage == 1,
-                                     .by_token = c->train.grpo.mean == 1};
+                                     .by_token = c->train.grpo.mean == 1,
+                                     .constant = c->train.grpo.mean == 2 ? c->train.grpo.tokens : 0};
     size_t n = to_size(p->n), most = to_size(p->most), seq = to_size(p->seq);
     p->answer = xcalloc(n, sizeof *p->answer);
     p->ids = xcalloc(n * most, sizeof *p->ids);

@@ -79,7 +79,9 @@ static void set_factors(struct trainer *t)
         const struct rollout_answer *a = &p->answer[i];
         const double *old = p->old + i * p->most, *now = p->fresh ? old : policy_now(t, i);
         float *factor = p->factor + i * p->seq;
-        double weight = p->rules.by_token ? 1 / (double)p->sums.length : 1 / ((double)a->n * (double)p->n);
+        double weight = p->rules.by_token   ? 1 / (double)p->sums.length
+                        : p->rules.constant ? 1 / ((double)p->rules.constant * (double)p->n)
+                                            : 1 / ((double)a->n * (double)p->n);
         memset(factor, 0, to_size(p->seq) * sizeof *factor);
         for (int64_t k = 0; k < a->n; k++) {
             struct policy_token x = {.now = now[k],

@@ -46,7 +46,7 @@ static struct chat *open_chat(const struct tokenizer *t, const char *template, e
 {
     struct chat *c;
     struct err e;
-    assert_ok(chat_open(&c, &(struct chat_rules){template, NULL, on, CHAT_PLAIN, 0, 0, 0}, t, &e), &e);
+    assert_ok(chat_open(&c, &(struct chat_rules){template, NULL, on, CHAT_PLAIN, 0, 0, 0, NULL}, t, &e), &e);
     return c;
 }
 
@@ -287,7 +287,8 @@ static void test_marks(void **state)
         struct str record = {0};
         struct err e;
         if (!row->marks[0]) continue;
-        assert_err(chat_open(&c, &(struct chat_rules){row->name, NULL, CHAT_ANSWERS, CHAT_PLAIN, 0, 0, 0}, byte, &e),
+        assert_err(chat_open(&c, &(struct chat_rules){row->name, NULL, CHAT_ANSWERS, CHAT_PLAIN, 0, 0, 0, NULL}, byte,
+                             &e),
                    &e, ERR_REQUEST, row->marks[0]);
         assert_non_null(strstr(e.text, "plain"));
         c = open_chat(t, row->name, CHAT_ANSWERS);
@@ -457,11 +458,104 @@ static void test_refusals(void **state)
     chat_close(c);
     c = open_text(t, "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}",
                   CHAT_ANSWERS);
-    refused(c, TALK, ERR_REQUEST, "marks 4 parts|2 messages");
+    refused(c, TALK, ERR_REQUEST, "marks 1 parts of message 0|not the assistant's");
     chat_close(c);
-    c = open_text(t, "{{ strftime_now('%d') }}", CHAT_ALL);
-    refused(c, TALK, ERR_REQUEST, "day's date|copy of the template");
+    c = open_text(t,
+                  "{% for m in messages %}{{ m.content }}{% endfor %}"
+                  "{% if 0 %}{% generation %}{% endgeneration %}{% endif %}",
+                  CHAT_ANSWERS);
+    refused(c, TALK, ERR_REQUEST, "marks 0 parts of message 1|the assistant's");
     chat_close(c);
+    tokenizer_free(t);
+}
+
+/* Several marks in one message, and what they enclose: what transformers' mask of assistant tokens has. */
+static void test_several_marks(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.role == 'assistant' %}"
+        "{% if m.thinking %}{% generation %}({{ m.thinking }}){% endgeneration %} so {% endif %}"
+        "{% generation %}{{ m.content + '<|im_end|>\\n' }}{% endgeneration %}"
+        "{% else %}{{ m.content + '<|im_end|>\\n' }}{% endif %}{% endfor %}";
+    static const char talk[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": \"assistant\", \"thinking\": "
+        "\"T1\", \"content\": \"one\"}, {\"role\": \"user\", \"content\": \"R\"}, {\"role\": \"assistant\", "
+        "\"thinking\": \"T2\", \"content\": \"two\"}]}";
+    static const char unlike[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": "
+        "\"one\", \"weight\": 0}, {\"role\": \"user\", \"content\": \"R\"}, {\"role\": \"assistant\", "
+        "\"thinking\": \"T2\", \"content\": \"two\"}]}";
+    struct tokenizer *t = with_controls("false");
+    struct chat *c = open_text(t, text, CHAT_ANSWERS);
+    check_trained(t, c, talk, "(T1)|one<|im_end|>\n|(T2)|two<|im_end|>\n|");
+    check_trained(t, c, unlike, "(T2)|two<|im_end|>\n|");
+    chat_close(c);
+    c = open_text(t, text, CHAT_LAST);
+    check_trained(t, c, talk, "(T2)|two<|im_end|>\n|");
+    chat_close(c);
+    /* Which message a mark is of cannot be told where earlier ones change. */
+    c = open_text(t,
+                  "{{ messages | length }}{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}"
+                  "{% if m.thinking %}{% generation %}{{ m.thinking }}{% endgeneration %}{% endif %}{% endfor %}",
+                  CHAT_ANSWERS);
+    refused(c, talk, ERR_REQUEST, "the conversation up to it");
+    chat_close(c);
+    tokenizer_free(t);
+}
+
+static int open_day(struct chat **c, const struct tokenizer *t, const char *template, const char *day, struct err *e)
+{
+    char *dir = scratch_new(), *path = put_text(dir, "t.jinja", template);
+    struct chat_rules rules = {.template_name = path, .train_on = CHAT_ALL, .day = day};
+    int code = chat_open(c, &rules, t, e);
+    xfree(path);
+    scratch_free(dir);
+    return code;
+}
+
+/* Samples are told a day that somebody names, or none; whoever asks may be told today's. */
+static void test_day(void **state)
+{
+    (void)state;
+    static const char asks[] = "{{ strftime_now('%d %b %Y, %A') }}: {{ messages[0].content }}";
+    static const char *const wrong[] = {"2024-02-30", "2024-2-03", "24-02-03", "2024-02-03x",
+                                        "2024-13-01", "yesterday", "",         "2024/02/03"};
+    static const char talk[] = "[{\"role\": \"user\", \"content\": \"a\"}]";
+    struct tokenizer *t = with_controls("false");
+    struct chat *c, *other;
+    struct json *root;
+    struct tokens ids = {0};
+    struct err e;
+    assert_ok(json_parse(&root, talk, sizeof talk - 1, "m", &e), &e);
+    assert_ok(open_day(&c, t, asks, NULL, &e), &e);
+    refused(c, TALK, ERR_REQUEST, "day's date|date: YYYY-MM-DD");
+    struct chat_work *w = chat_work_new(c);
+    assert_err(chat_prompt(w, root, "m", &ids, &e), &e, ERR_REQUEST, "day's date|date: YYYY-MM-DD"); /* nor prompts */
+    chat_work_free(w);
+    uint64_t without = chat_key(c);
+    chat_close(c);
+
+    assert_ok(open_day(&c, t, asks, "2024-02-29", &e), &e);
+    check_trained(t, c, TALK, "29 Feb 2024, Thursday: What is it, then?$|");
+    assert_ok(open_day(&other, t, asks, "2024-03-01", &e), &e);
+    assert_true(chat_key(c) != chat_key(other) && chat_key(c) != without); /* what was made for one day is no other's */
+    chat_close(c);
+    chat_close(other);
+
+    assert_ok(open_day(&c, t, asks, CHAT_TODAY, &e), &e);
+    w = chat_work_new(c);
+    assert_ok(chat_prompt(w, root, "m", &ids, &e), &e);
+    assert_true(ids.n > 3);
+    chat_work_free(w);
+    chat_close(c);
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_err(open_day(&c, t, asks, wrong[i], &e), &e, ERR_REQUEST, "no date|YYYY-MM-DD");
+    assert_err(open_day(&c, t, "{{ messages[0].content }}", "2024-02-29", &e), &e, ERR_REQUEST,
+               "does not ask for the day|leave the date out");
+    json_free(root);
+    tokens_free(&ids);
     tokenizer_free(t);
 }
 
@@ -505,11 +599,12 @@ static void test_names(void **state)
                     "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"}, {\"name\": \"default\", "
                     "\"template\": "
                     "\"{% for m in messages %}[{{ m.content }}]{% endfor %}\"}]}");
-    assert_ok(chat_open(&c, &(struct chat_rules){"tokenizer", tokenizer, CHAT_ALL, CHAT_PLAIN, 0, 0, 0}, t, &e), &e);
+    assert_ok(chat_open(&c, &(struct chat_rules){"tokenizer", tokenizer, CHAT_ALL, CHAT_PLAIN, 0, 0, 0, NULL}, t, &e),
+              &e);
     check_trained(t, c, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "[a]$|");
     chat_close(c);
     char *own = put_text(dir, "chat_template.jinja", "{{ messages[0].content }}!");
-    assert_ok(chat_open(&c, &(struct chat_rules){"tokenizer", dir, CHAT_ALL, CHAT_PLAIN, 0, 0, 0}, t, &e), &e);
+    assert_ok(chat_open(&c, &(struct chat_rules){"tokenizer", dir, CHAT_ALL, CHAT_PLAIN, 0, 0, 0, NULL}, t, &e), &e);
     check_trained(t, c, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "a!$|");
     chat_close(c);
     xfree(own);
@@ -650,12 +745,13 @@ static void test_bad_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_templates),   cmocka_unit_test(test_injection),
-        cmocka_unit_test(test_marks),       cmocka_unit_test(test_prompts_stand_alone),
-        cmocka_unit_test(test_rules),       cmocka_unit_test(test_spaced),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_stripping),
-        cmocka_unit_test(test_names),       cmocka_unit_test(test_token_files),
-        cmocka_unit_test(test_bad_records), cmocka_unit_test(test_answered),
+        cmocka_unit_test(test_templates),     cmocka_unit_test(test_injection),
+        cmocka_unit_test(test_marks),         cmocka_unit_test(test_prompts_stand_alone),
+        cmocka_unit_test(test_rules),         cmocka_unit_test(test_spaced),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_stripping),
+        cmocka_unit_test(test_several_marks), cmocka_unit_test(test_day),
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_token_files),
+        cmocka_unit_test(test_bad_records),   cmocka_unit_test(test_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,8 @@ static void encode(const struct tokenizer *t, const char *template, enum chat_si
     struct err e = {0};
     struct chat_tokens out = {0};
     struct str text = {0};
-    CHECK(!chat_open(&c, &(struct chat_rules){template, NULL, CHAT_ANSWERS, side, 0, 0, 0}, t, &e), "%s", e.text);
+    CHECK(!chat_open(&c, &(struct chat_rules){template, NULL, CHAT_ANSWERS, side, 0, 0, 0, CHAT_TODAY}, t, &e), "%s",
+          e.text);
     struct chat_work *w = chat_work_new(c);
     if (chat_encode(w, record, "fuzz", &out, &e)) {
         CHECK(!strncmp(e.text, "fuzz: ", 6), "an error without its place: %s", e.text);

@@ -39,9 +39,9 @@ static void factors_are_slopes(void **state)
 {
     (void)state;
     static const double nats[][3] = {{1, 1, 1}, {0.7, 1, 1.3}, {1.5, 1, 0.2}, {0.9, 1, 2}, {1.1, 1, 1}, {3, 1, 1}};
-    struct policy_rules rules[] = {{0.2, 0.2, 0, false, false},
-                                   {0.2, 0.28, 0.04, false, false},
-                                   {0.1, 0.5, 1, false, false}};
+    struct policy_rules rules[] = {{0.2, 0.2, 0, false, false, 0},
+                                   {0.2, 0.28, 0.04, false, false, 0},
+                                   {0.1, 0.5, 1, false, false, 0}};
     int clipped = 0;
     for (size_t q = 0; q < sizeof rules / sizeof *rules; q++)
         for (size_t i = 0; i < sizeof nats / sizeof *nats; i++)

@@ -68,6 +68,17 @@ paste plain <(figures two loss kl clip_fraction) | awk '
     { for (i = 1; i <= 3; i++) { off = $i - $(i + 3); if (off > 3e-8 || off < -3e-8) { print NR, i, $i, $(i + 3); exit 1 } }
       if ((NR == 1 && $5 != 0) || (NR > 1 && $5 <= 0) || (NR % 2 && $6 != 0)) { print "kl, clip", $0; exit 1 } clipped += $6 }
     END { if (NR != 6 || clipped <= 0) { print NR, clipped; exit 1 } }' >where || fail "the formula: $(cat where)"
+# how long an answer is weighs as train.grpo.mean says
+for mean in answers tokens constant; do
+    train "mean-$mean" model.from=long train.grpo.mean=$mean train.grpo.tell_every=1 'train.grpo.stop=[e]' run.steps=1
+    awk -v mean=$mean 'function number(name) { match($0, "\"" name "\":[^,}]*"); return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) }
+        { n = number("tokens"); a = number("advantage"); sum += a; by_token += a * n; all += n; if (n < 20) short++ }
+        END { if (NR != 16 || !short) exit 1
+              printf "%.9f\n", -(mean == "answers" ? sum / 16 : mean == "tokens" ? by_token / all : by_token / (16 * 20)) }' \
+        "mean-$mean/answers/step-00000001.jsonl" >plain || fail "mean $mean: its answers"
+    paste plain <(figures "mean-$mean" loss) | awk '{ off = $1 - $2; if (off > 3e-8 || off < -3e-8) { print; exit 1 } }' >where || fail "mean $mean: $(cat where)"
+done
+[ "$(figures mean-constant loss)" != "$(figures mean-tokens loss)" ] || fail "constant is tokens: $(figures mean-tokens loss)"
 # a forward pass of the same weights, in the batch and beside it: what wrote a batch learns from it
 [ "$(figures two logprobs_unlike | tr '\n' ' ')" = "0 - 0 - 0 - " ] || fail "bits: $(figures two logprobs_unlike)"
 
