@@ -90,11 +90,22 @@ struct comm_config config_comm(const struct config *c)
     };
 }
 
+/* Two ranks have one order only. */
+static int check_order(const struct config *c, const struct conf *f, struct err *e)
+{
+    const char *name = c->comm.algorithm;
+    if (!c->numerics.deterministic || !strcmp(name, "auto") || comm_keeps_order(name) || config_ranks(c) < 3) return OK;
+    return conf_error(f, e, "comm.algorithm",
+                      "%s adds floats in an order of its own, and numerics.deterministic promises that of the ranks, "
+                      "whatever carries the sum; choose numerics.deterministic: false, or direct, gather or auto",
+                      name);
+}
+
 int config_check_comm(const struct config *c, const struct conf *f, struct err *e)
 {
     struct err why;
     struct comm_config cc = config_comm(c);
-    if (!comm_config_check(&cc, &why)) return OK;
+    if (!comm_config_check(&cc, &why)) return check_order(c, f, e);
     const char *key = strncmp(why.text, "comm.table", 10) ? "comm.algorithm" : "comm.table";
     return err_set(e, ERR_REQUEST, "%s: %s", conf_where(f, key), why.text);
 }

@@ -138,6 +138,12 @@ static const struct refusal refusals[] = {
     {SERVERS "numerics.exact_order=true", 4, "numerics.exact_order", "choose false", "numerics.exact_order=false", 0},
     {BIAS "parallel.servers=1", 4, "model.moe.bias_speed", "no loads", "model.moe.bias_speed=0", 0},
     /* what travels in fewer bits */
+    /* sums of floats in another order than the ranks' */
+    {DENSE "comm.algorithm=ring", 4, "comm.algorithm", "ring adds floats in an order of its own", "numerics.deterministic=false", 0},
+    {DENSE "comm.algorithm=halving", 3, "comm.algorithm", "choose numerics.deterministic: false, or direct, gather or auto", "comm.algorithm=direct", 0},
+    {DENSE "comm.algorithm=tree", 4, "comm.algorithm", "promises that of the ranks", "comm.algorithm=gather", 0},
+    {DENSE "comm.algorithm=two_level", 4, "comm.algorithm", "or direct, gather or auto", "comm.algorithm=auto", 0},
+    {DENSE "comm.algorithm=native", 4, "comm.algorithm", "native adds floats", "", 2}, /* two have one order */
     {DENSE "comm.grad=fp32 precision.grad=bf16", 2, "comm.grad", "wider than what is sent, bf16 (precision.grad)", "comm.grad=kept", 0},
     {DENSE "comm.param=fp32 precision.recipe=bf16", 2, "comm.param", "wider than what is sent, bf16 (precision.recipe)", "comm.param=kept", 0},
     {DENSE "comm.param=fp32 precision.recipe=fp16", 2, "comm.param", "wider than what is sent, f16 (precision.recipe)", "comm.param=int8", 0},
