@@ -38,7 +38,7 @@ static void done(struct planned *x)
 
 static const struct layout_row {
     int ranks, roles; /* roles 0: not counted by hand */
-    const char *keys[20];
+    const char *keys[24];
 } layouts[] = {
     /* clang-format off */
     {1, 1, {ODD, "model.layers=2", "batch.global=4"}},
@@ -57,12 +57,12 @@ static const struct layout_row {
     {8, 0, {"model.family=mixtral", ODD, "model.moe.experts=6", "model.moe.ffn=98", "model.layers=2", "batch.global=8", "parallel.zero=2", "parallel.tp=4",
             "parallel.etp=1", "parallel.ep=2"}},
     /* 49 and 24 columns of a rank are blocks of a codec in two ways */
-    {8, 0, {ODD, "model.layers=2", "batch.global=8", "parallel.zero=3", "parallel.tp=2", "comm.grad=fp8"}},
-    {8, 0, {"model.family=gpt2", ODD, "model.layers=2", "batch.global=8", "parallel.zero=0", "parallel.tp=2", "comm.grad=bf16"}},
-    {8, 0, {"model.family=t5", "model.encoder_layers=1", "model.encoder_len=16", "model.vocab=131", "model.seq_len=32", "model.hidden=32", "model.heads=2",
+    {8, 0, {ODD, "model.vocab=132", "model.layers=2", "batch.global=8", "parallel.zero=3", "parallel.tp=2", "comm.grad=fp8"}},
+    {8, 0, {"model.family=gpt2", ODD, "model.vocab=132", "model.layers=2", "batch.global=8", "parallel.zero=0", "parallel.tp=2", "comm.grad=bf16"}},
+    {8, 0, {"model.family=t5", "model.encoder_layers=1", "model.encoder_len=16", "model.vocab=132", "model.seq_len=32", "model.hidden=32", "model.heads=2",
             "model.ffn=48", "model.layers=2", "batch.micro=1", "batch.global=8", "parallel.zero=3", "parallel.tp=2", "comm.grad=fp8", "comm.param=fp8",
-            "data.spans.id=130"}},
-    {8, 0, {"model.family=mixtral", ODD, "model.moe.experts=6", "model.moe.ffn=98", "model.layers=2", "batch.global=8", "parallel.zero=2", "parallel.tp=2",
+            "data.spans.id=131"}},
+    {8, 0, {"model.family=mixtral", ODD, "model.vocab=132", "model.moe.experts=6", "model.moe.ffn=98", "model.layers=2", "batch.global=8", "parallel.zero=2", "parallel.tp=2",
             "parallel.etp=2", "parallel.ep=2", "comm.grad=fp8"}},
     /* clang-format on */
 };
