@@ -610,6 +610,7 @@ static inline bool server_request(struct object_server *s, int fd)
         there = good && !strcmp(s->object[i].path, path);
         if (there) object = s->object[i];
     }
+    if (object.own) object.p = object.own = server_copy(object.own, object.n); /* a PUT may free it meanwhile */
     enum trouble t = good ? server_meets(s, false, path) : FINE;
     bool right = good && (!s->secret || server_signature_right(s, q));
     s->n_requests += good;
@@ -629,6 +630,7 @@ static inline bool server_request(struct object_server *s, int fd)
     pthread_mutex_lock(&s->lock);
     s->busy--;
     pthread_mutex_unlock(&s->lock);
+    xfree(object.own);
     xfree(path);
     xfree(q);
     return good;

@@ -190,11 +190,11 @@ static int read_energon(const struct room *r, struct str *out, struct err *e)
 static int read_mix(const struct room *r, struct str *out, struct err *e)
 {
     char *path = fs_join(r->dir, "mix.yaml");
-    struct energon_mix m;
+    struct energon_mix m = {.n = 0};
     int code = energon_mix_is(path) ? energon_mix_read(&m, path, "train", e) : err_set(e, ERR_REQUEST, "no mix");
     str_clear(out);
     if (!code) str_printf(out, "%d", m.n);
-    if (!code) energon_mix_free(&m);
+    energon_mix_free(&m);
     xfree(path);
     return code;
 }

@@ -298,7 +298,7 @@ static void test_limits(void **state)
     struct house h;
     struct str s = {0};
     int status, fd[3];
-    open_house(&h, NULL, 48, 2);
+    open_house(&h, NULL, 48, 6);
     for (int i = 0; i < 3; i++) { /* their 48 answers fill the queue, and are never read */
         fd[i] = join(&h);
         str_clear(&s);
@@ -309,6 +309,8 @@ static void test_limits(void **state)
     }
     bool busy = false;
     int answered = 0;
+    for (int k = 0; k < 1000 && metric(&h, "tutti_answers_writing") + metric(&h, "tutti_answers_waiting") < 48; k++)
+        usleep(5000); /* or what is asked waits for its turn, and finds the queue empty after it */
     for (int k = 0; k < 200 && !busy; k++) {
         char *text = ask_with(&h, "POST", "/v1/completions", "", "{\"prompt\":\"1\",\"max_tokens\":1}", &status);
         busy = status == 429;
