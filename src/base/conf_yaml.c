@@ -150,10 +150,29 @@ static int take_event(struct reader *r, const yaml_event_t *ev)
     }
 }
 
+/* A word or a number, which YAML reads as it stands. Most defaults are one, and a parser costs 64 KiB each. */
+static bool is_word(const char *text, size_t n)
+{
+    static const char inside[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._+-";
+    const size_t letters = sizeof inside - 5; /* and digits: what it may begin with */
+    for (size_t i = 0; i < n; i++) {
+        const char *at = text[i] ? strchr(inside, text[i]) : NULL;
+        if (!at || (!i && at >= inside + letters)) return false;
+    }
+    return n > 0;
+}
+
 int conf_yaml_read(struct conf_node **root, const char *text, size_t n, const char *name, struct arena *a,
                    struct err *e)
 {
     *root = NULL;
+    if (text && is_word(text, n)) {
+        char *word = arena_alloc(a, n + 1);
+        memcpy(word, text, n);
+        *root = arena_alloc(a, sizeof **root);
+        **root = (struct conf_node){.kind = CONF_NODE_SCALAR, .line = 1, .text = word};
+        return OK;
+    }
     struct reader r = {.arena = a, .name = name, .e = e};
     if (!yaml_parser_initialize(&r.parser)) return err_set(e, ERR_MEMORY, "%s: out of memory", name);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)(text ? text : ""), n);

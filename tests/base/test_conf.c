@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/conf.h"
+#include "base/conf_yaml.h"
 #include "base/rng.h"
 
 struct source {
@@ -443,9 +444,39 @@ static void test_points(void **state)
     str_free(&twice);
 }
 
+/* A word alone is read without the library, and as the library reads it: before a line's end it goes through that. */
+static void words_are_read_as_yaml_reads_them(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"",      "4",    "1e-3",     "-1",  "0.5", "null",
+                                        "~",     "true", "fp8-e5m2", "a+b", "a_b", ".5",
+                                        "-",     "--",   "---",      "...", "a:",  "a: b",
+                                        "x #y",  "x#y",  "#",        "[]",  "{}",  "'a'",
+                                        "\"a\"", "&a",   "*a",       "!a",  "%a",  "|",
+                                        "? a",   "- a",  "a\nb",     "@a",  "`a",  "\xc3\xa4\xc3\xb6",
+                                        "a\tb",  "y",    "0x1F",     "+1"};
+    struct arena *a = arena_new();
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct err e = {0}, e_line = {0};
+        struct conf_node *word = NULL, *line = NULL;
+        char *with = arena_printf(a, "%s\n", words[i]);
+        int rc = conf_yaml_read(&word, words[i], strlen(words[i]), "t", a, &e);
+        assert_int_equal(rc, conf_yaml_read(&line, with, strlen(with), "t", a, &e_line));
+        assert_string_equal(e.text, e_line.text);
+        assert_int_equal(!word, !line);
+        if (!word) continue;
+        assert_int_equal(word->kind, line->kind);
+        assert_int_equal(word->line, line->line);
+        assert_int_equal(word->quoted, line->quoted);
+        if (word->kind == CONF_NODE_SCALAR) assert_string_equal(word->text, line->text);
+    }
+    arena_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_are_read_as_yaml_reads_them),
         cmocka_unit_test(refuses_with_place_and_remedy),
         cmocka_unit_test(defaults_fill_what_is_not_said),
         cmocka_unit_test(reads_values_of_every_type),
