@@ -169,7 +169,7 @@ static tid normalised(struct layer_ctx *x, tid v, enum qk_norm norm, struct shar
     if (norm == QK_NORM_NONE) return v;
     if (norm == QK_NORM_ALL) return norm_over_ranks(x, v, whole, layer, which);
     tid w_A = layer_param(x, 1, "layers.%d.attn.%c_norm.weight", layer, which);
-    return op_norm(x->t, v, w_A, a, which == 'q' ? "q.norm" : "k.norm");
+    return op_headnorm(x->t, v, w_A, a, which == 'q' ? "q.norm" : "k.norm");
 }
 
 static tid turned(struct layer_ctx *x, tid v, int64_t heads, int layer, const char *name)

@@ -33,7 +33,12 @@ tid op_rmsnorm(struct tape *t, tid x_TD, tid w_D, float eps, const char *name)
 
 tid op_norm(struct tape *t, tid x_TD, tid w_D, struct norm_attrs a, const char *name)
 {
-    return record(t, a.heads ? OP_HEADNORM : OP_RMSNORM, attrs_norm(a), 2, (tid[]){x_TD, w_D}, name);
+    return record(t, OP_RMSNORM, attrs_norm(a), 2, (tid[]){x_TD, w_D}, name);
+}
+
+tid op_headnorm(struct tape *t, tid x_THA, tid w_A, struct norm_attrs a, const char *name)
+{
+    return record(t, OP_HEADNORM, attrs_norm(a), 2, (tid[]){x_THA, w_A}, name);
 }
 
 tid op_squares(struct tape *t, tid x_TN, const char *name)

@@ -173,8 +173,9 @@ tid op_linear(struct tape *t, tid x_TK, tid w_NK, tid bias_N, const char *name);
 /* A product that is a part of a sum over ranks: one of them adds the bias, bias_off on the others. */
 tid op_linear_partial(struct tape *t, tid x_TK, tid w_NK, tid bias_N, bool bias_off, const char *name);
 tid op_rmsnorm(struct tape *t, tid x_TD, tid w_D, float eps, const char *name);
-/* The same, or of each of a.heads heads (headnorm). */
 tid op_norm(struct tape *t, tid x_TD, tid w_D, struct norm_attrs a, const char *name);
+/* The same of each of a.heads heads; of none where this rank has none. */
+tid op_headnorm(struct tape *t, tid x_THA, tid w_A, struct norm_attrs a, const char *name);
 /* The norm of rows whose columns lie on several ranks, in two halves: what is summed over them, and the rest. */
 tid op_squares(struct tape *t, tid x_TN, const char *name);
 tid op_norm_by(struct tape *t, tid x_TN, tid s_T1, tid w_N, struct norm_attrs a, const char *name);

@@ -21,6 +21,8 @@ static const struct {
       "model.tie_embeddings=true"}},
     {VERIFY_TP | VERIFY_DP, /* more ranks than key heads */
      {SIZES, "model.family=olmo2", "model.heads=3", "model.kv_heads=1", "model.head_dim=6"}},
+    {VERIFY_TP, /* more ranks than heads, which are normalised each by itself: the third has none */
+     {SIZES, "model.family=qwen3", "model.heads=2", "model.kv_heads=1", "model.head_dim=6"}},
     {VERIFY_TP, /* and their products once more: keys turn in memory that is handed on into the ranks' region */
      {SIZES, "model.heads=3", "model.kv_heads=1", "memory.recompute=[products]"}},
     {VERIFY_TP | VERIFY_PP | VERIFY_EP,
