@@ -189,6 +189,16 @@ static const struct {
     {"logprobs_unlike_most", false, 1},
 };
 
+/* A loss of answers is a mean of advantages, which are about 1 and cancel. */
+#define LEAST_OF_ANSWERS 0.1
+static double least_of(const struct trained *t, int line, int figure)
+{
+    int reward = 0;
+    while (strcmp(figures[reward].name, "reward")) reward++;
+    bool answers = !strcmp(figures[figure].name, "loss") && !isnan(t->of[line][reward]);
+    return answers ? LEAST_OF_ANSWERS : figures[figure].least;
+}
+
 static int read_metrics(struct trained *out, const char *dir, int64_t last, struct err *e)
 {
     char *text, path[256];
@@ -254,7 +264,7 @@ struct difference trained_compare(const struct trained *want, const struct train
             double x = want->of[l][i], y = got->of[l][i], bound = figures[i].total ? b->totals : b->step;
             if (isnan(x) && isnan(y)) continue;
             /* Rewards of preferences begin at 0, and are differences of numbers of the size of a loss. */
-            double off = isnan(x) || isnan(y) ? INFINITY : fabs(x - y) / fmax(fabs(x), figures[i].least);
+            double off = isnan(x) || isnan(y) ? INFINITY : fabs(x - y) / fmax(fabs(x), least_of(want, l, i));
             if (off / bound <= worst.error / worst.bound) continue;
             worst = (struct difference){.error = off, .bound = bound};
             snprintf(worst.what, sizeof worst.what, "%s of line %d", figures[i].name, l + 1);

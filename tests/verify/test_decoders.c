@@ -19,6 +19,9 @@ static const struct {
     {VERIFY_TP | VERIFY_PP,
      {SIZES, "model.family=olmo2", "model.heads=4", "model.kv_heads=2", "model.head_dim=6",
       "model.tie_embeddings=true"}},
+    {VERIFY_TP, /* what bf16 rounds grows with each norm behind a layer */
+     {"model.family=olmo2", "model.layers=4", "model.hidden=32", "model.heads=4", "model.ffn=48", "model.vocab=264",
+      "model.seq_len=16", "batch.global=8", "precision.recipe=bf16"}},
     {VERIFY_TP | VERIFY_DP, /* more ranks than key heads */
      {SIZES, "model.family=olmo2", "model.heads=3", "model.kv_heads=1", "model.head_dim=6"}},
     {VERIFY_TP, /* more ranks than heads, which are normalised each by itself: the third has none */
