@@ -118,17 +118,6 @@ static inline void covering_mark(struct covering *c, const int *row, unsigned ch
             if (f != g) *covering_met(c, f, row[f], g, row[g]) = as;
 }
 
-/* It turned out that a row may not be because of its levels of f and g: they do not meet again, and what else it had is
- * tried in others. */
-static inline void covering_refuse(struct covering *c, const int *row, int f, int g)
-{
-    for (int i = 0; i < c->n; i++)
-        for (int k = 0; k < c->n; k++)
-            if (i != k && *covering_met(c, i, row[i], k, row[k]) == 1) *covering_met(c, i, row[i], k, row[k]) = 0;
-    *covering_met(c, f, row[f], g, row[g]) = *covering_met(c, g, row[g], f, row[f]) = 2;
-    c->next = 0;
-}
-
 /* The next row; false: every pair has met or is refused. */
 static inline bool covering_next(struct covering *c, int *row)
 {

@@ -18,6 +18,7 @@
 #include "config/config_model.h"
 #include "config/config_offload.h"
 #include "config/config_optim.h"
+#include "config/config_params.h"
 #include "config/config_policy.h"
 #include "config/config_precision.h"
 #include "config/config_preference.h"
@@ -67,7 +68,7 @@ static int resolve_batch(struct config *c, const struct conf *f, struct err *e)
 {
     if (c->batch.micro > c->batch.global) {
         if (strcmp(conf_where(f, "batch.micro"), "default"))
-            return conf_error(f, e, "batch.micro", "%lld is more than batch.global = %lld; choose at most that",
+            return conf_error(f, e, "batch.micro", "%lld is more than batch.global; choose at most %lld",
                               (long long)c->batch.micro, (long long)c->batch.global);
         c->batch.micro = c->batch.global;
     }
@@ -94,6 +95,7 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     if (!rc) rc = config_resolve_offload(c, f, e);
     if (!rc) rc = config_resolve_schedule(c, f, e);
     if (!rc) rc = config_check_optim(c, f, e);
+    if (!rc) rc = config_check_params(c, f, e);
     if (!rc) rc = config_check_precision(c, f, e);
     if (!rc) rc = config_resolve_recipe(c, f, e);
     if (!rc) rc = config_resolve_codec(c, f, e);

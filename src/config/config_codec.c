@@ -22,8 +22,8 @@ static int too_wide(int word, enum dtype kept, const char *key, const char *beca
 {
     if (word == TRAVEL_FP32 && kept != DT_F32)
         return conf_error(f, e, key,
-                          "fp32 is wider than what is sent, %s (%s): nothing would be more exact; choose kept, or a "
-                          "narrower one",
+                          "fp32 is wider than what is sent, %s (%s): nothing would be more exact; choose kept, fp8 or "
+                          "int8",
                           dtype_name(kept), because);
     if (word == TRAVEL_BF16 && kept == DT_F16)
         return conf_error(f, e, key,

@@ -25,7 +25,7 @@ static int imply(const struct config *c, const struct conf *f, const char *key, 
 {
     char name[16];
     if (!*value && strcmp(conf_where(f, key), "default") != 0)
-        return conf_error(f, e, key, "false, but with data.pack: %s %s; leave this key out", pack_name(c, name), why);
+        return conf_error(f, e, key, "false, but with data.pack: %s %s; leave it out", pack_name(c, name), why);
     *value = true;
     return OK;
 }
@@ -35,8 +35,8 @@ static int check_group(const struct config *c, const struct conf *f, struct err 
     long long group = c->data.group, global = c->batch.global;
     if (group && c->data.pack == PACK_JOINED)
         return conf_error(f, e, "data.group",
-                          "%lld, but samples of joined documents are all of one length; choose data.pack: best_fit or "
-                          "padded, or leave this key out",
+                          "%lld, but samples of joined documents are all of one length; choose data.pack: "
+                          "best_fit, data.pack: padded, or leave it out",
                           group);
     if (!group || global % group == 0) return OK;
     long long near = group < global ? group : global;
@@ -49,8 +49,8 @@ static int check_parts(const struct config *c, const struct conf *f, struct err 
     long long parts = c->data.parts, seq = c->model.seq_len, near = parts < seq ? parts : seq;
     if (parts > 1 && c->data.group)
         return conf_error(f, e, "data.parts",
-                          "%lld, but with data.group the samples of a group are of one source; leave one of both keys "
-                          "out",
+                          "%lld, but with data.group the samples of a group are of one source; choose 1, or "
+                          "data.group: 0",
                           parts);
     if (seq % parts == 0) return OK;
     while (seq % near) near--;
@@ -102,8 +102,8 @@ static int check_image(struct config *c, const struct conf *f, struct err *e)
     if (!c->data.image.resize) c->data.image.resize = looks ? size : (size * 8 + 3) / 7;
     if (c->data.image.resize < size)
         return conf_error(f, e, "data.image.resize",
-                          "%lld, of which %lld are seen (model.%simage_size); choose at least that",
-                          (long long)c->data.image.resize, size, looks ? "vision." : "");
+                          "%lld, of which more are seen (model.%simage_size); choose at least %lld",
+                          (long long)c->data.image.resize, looks ? "vision." : "", size);
     if (c->data.image.scale[0] > c->data.image.scale[1])
         return conf_error(f, e, "data.image.scale", "from %g to %g; wanted the smaller one first",
                           c->data.image.scale[0], c->data.image.scale[1]);
@@ -206,6 +206,9 @@ static int check_pairs(const struct config *c, const struct conf *f, struct err 
             return conf_error(f, e, spans[2 + i],
                               "%lld is not among model.vocab = %lld numbers; choose a larger vocabulary",
                               (long long)said[i], (long long)c->model.vocab);
+    if (c->data.group)
+        return conf_error(f, e, "data.group",
+                          "is of padded and packed samples, and those of t5 are neither; choose 0, or leave it out");
     if (c->data.pack != PACK_JOINED)
         return conf_error(f, e, "data.pack",
                           sides ? "a sample is one pair of texts; leave it out"
@@ -296,7 +299,7 @@ int config_resolve_data(struct config *c, const struct conf *f, struct err *e)
     if (!rc && model_prefixes(&c->model)) {
         if (!c->model.document_mask && is_given(f, "model.document_mask"))
             return conf_error(f, e, "model.document_mask",
-                              "false, but a prefix is one document's (model.attn.prefix); leave this key out");
+                              "false, but a prefix is one document's (model.attn.prefix); leave it out");
         c->model.document_mask = true;
     }
     if (rc || c->data.pack == PACK_JOINED) return rc;

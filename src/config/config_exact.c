@@ -133,7 +133,7 @@ static int refuse_pipeline(const struct config *c, struct err *e)
     own_schedule(&few, true, also_few);
     return err_set(e, ERR_REQUEST,
                    "numerics.exact_order finishes a microbatch before the next begins, a pipeline has several under "
-                   "way; choose 1%s (-n %d), or batch.global: %lld%s, which is one microbatch a rank",
+                   "way; choose 1%s (-n %d), or batch.global: %lld%s (one microbatch a rank)",
                    also_one, config_ranks(&one), (long long)few.batch.global, also_few);
 }
 

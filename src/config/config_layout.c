@@ -168,11 +168,13 @@ bool config_cp_area(const struct config *c)
 static int check_balance(const struct config *c, const struct conf *f, struct err *e)
 {
     const char *why = by_place(c);
+    bool mask = c->train.objective != OBJECTIVE_GRPO && !model_sees(&c->model) && !model_pairs(&c->model),
+         pack = mask && c->train.objective == OBJECTIVE_NEXT && !model_tells(&c->model); /* what may be */
     if (c->parallel.cp_balance != CP_BALANCE_AREA || c->parallel.cp == 1) return OK;
     if (!c->model.document_mask)
         return conf_error(f, e, "parallel.cp_balance",
-                          "area is for documents that do not see each other; choose data.pack: best_fit or "
-                          "model.document_mask: true, or position");
+                          "area is for documents that do not see each other; choose position%s%s",
+                          mask ? ", or model.document_mask: true" : "", pack ? ", or data.pack: best_fit" : "");
     return why ? conf_error(f, e, "parallel.cp_balance", "%s; choose position or auto", why) : OK;
 }
 
@@ -207,13 +209,12 @@ static int check_groups(const struct config *c, const struct conf *f, struct err
     int64_t tp = c->parallel.tp;
     if (!model_scans(&c->model) || tp <= s->groups || (s->groups == 1 && tp <= s->heads)) return OK;
     if (s->groups == 1)
-        return conf_error(f, e, "parallel.tp", "%lld ranks share out %lld heads (model.ssm.heads); choose at most that",
-                          (long long)tp, (long long)s->heads);
+        return conf_error(f, e, "parallel.tp", "%lld ranks share out %lld heads (model.ssm.heads); choose at most %lld",
+                          (long long)tp, (long long)s->heads, (long long)largest_divisor(tp, s->heads));
     return conf_error(f, e, "parallel.tp",
                       "%lld ranks share out %lld groups of heads (model.ssm.groups), and a group that lies on some of "
-                      "them "
-                      "has no norm of its own there; choose at most that",
-                      (long long)tp, (long long)s->groups);
+                      "them has no norm of its own there; choose at most %lld",
+                      (long long)tp, (long long)s->groups, (long long)largest_divisor(tp, s->groups));
 }
 
 /* Of encoder and decoder: axes whose parts would each want both. */
@@ -224,20 +225,24 @@ static int check_pairs(const struct config *c, const struct conf *f, struct err 
         return conf_error(
             f, e, "parallel.cp",
             "a sample of t5 is two texts, and biases go by distances inside of each, which ranks that hold "
-            "parts of samples do not compute; choose 1, and share out samples (parallel.dp_shard) or heads "
-            "(parallel.tp)");
+            "parts of samples do not compute; choose 1 (parallel.dp_shard shares out samples, parallel.tp heads)");
     if (c->parallel.pp != 1)
         return conf_error(f, e, "parallel.pp",
                           "every layer of t5's decoder reads what the encoder made, and a stage sends one stream to "
-                          "the next; choose 1, and share out samples (parallel.dp_shard) or heads (parallel.tp)");
+                          "the next; choose 1%s (parallel.dp_shard shares out samples, parallel.tp heads)",
+                          strcmp(c->parallel.schedule, "auto") ? " and parallel.schedule: auto" : "");
     if (c->parallel.tp > c->model.heads)
         return conf_error(f, e, "parallel.tp",
                           "%lld ranks share out %lld heads of t5, and attention with a bias by distance wants one on "
                           "each; choose at most %lld",
                           (long long)c->parallel.tp, (long long)c->model.heads, (long long)c->model.heads);
-    if (c->parallel.chunks > 1 || c->parallel.schedule_text)
-        return conf_error(f, e, c->parallel.chunks > 1 ? "parallel.chunks" : "parallel.schedule_file",
-                          "cuts the layers into stages, and every layer of t5's decoder reads what the encoder made; "
+    if (c->parallel.chunks > 1 || c->parallel.round || c->parallel.schedule_text)
+        return conf_error(f, e,
+                          c->parallel.chunks > 1 ? "parallel.chunks"
+                          : c->parallel.round    ? "parallel.round"
+                                                 : "parallel.schedule_file",
+                          "cuts the layers into stages, and every layer of t5's decoder reads what the "
+                          "encoder made; "
                           "leave it out");
     return OK;
 }
@@ -303,16 +308,16 @@ static int resolve_experts(struct config *c, const struct conf *f, struct err *e
     if (*ep == 0) return conf_error(f, e, "parallel.ep", "wanted 1 or more, or -1 for what is left; got 0");
     if (*ep == -1) *ep = most;
     if (*ep > 1 && !experts)
-        return conf_error(f, e, "parallel.ep", "the model has no experts to share out; choose 1, got %lld",
+        return conf_error(f, e, "parallel.ep", "%lld ranks, and the model has no experts to share out; choose 1",
                           (long long)*ep);
     if (*ep > 1 && *ep > experts)
         return conf_error(f, e, "parallel.ep",
-                          "%lld ranks leave some without one of the %lld experts; the nearest ep that fits is %lld",
+                          "%lld ranks leave some without one of the %lld experts; the nearest that fits is %lld",
                           (long long)*ep, (long long)experts, (long long)most);
     if (ranks % *ep)
         return conf_error(f, e, "parallel.ep",
                           "ep x etp = %lld x %lld must divide the dp_shard x cp x tp = %lld ranks of a replica; "
-                          "the nearest ep that does is %lld",
+                          "the nearest that does is %lld",
                           (long long)*ep, (long long)*etp, (long long)(ranks * *etp),
                           (long long)largest_divisor(ranks, *ep));
     return OK;

@@ -39,11 +39,13 @@ static int resolve_adapter(struct config *c, const struct conf *f, struct err *e
     if (!l->n) return conf_error(f, e, "adapter.targets", "wanted names of matrices, such as [q, v]; got none");
     if (c->parallel.servers)
         return conf_error(f, e, "adapter.kind",
-                          "a parameter server steps all that there is; choose none, or parallel.servers: 0");
+                          "a parameter server steps all that there is; choose none%s, or parallel.servers: 0",
+                          c->adapter.base ? " and adapter.base: none" : "");
     if (recipe_quantises(c->precision.recipe) || c->precision.layers.n)
         return conf_error(f, e, "adapter.kind",
-                          "products of adapters are too narrow for blocks of few bits; choose none, or "
-                          "precision.recipe: bf16 and no precision.layers");
+                          "products of adapters are too narrow for blocks of few bits; choose none%s, or "
+                          "precision.recipe: bf16 and precision.layers: {}",
+                          c->adapter.base ? " and adapter.base: none" : "");
     *c->adapter.made = (struct adapter){.rank = c->adapter.rank,
                                         .alpha = c->adapter.alpha,
                                         .stabilised = c->adapter.stabilised,
@@ -133,7 +135,7 @@ int config_resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     if (model_sees(&c->model) && strcmp(conf_where(f, "model.seq_len"), "default") == 0) c->model.seq_len = places(c);
     if (!c->model.max_positions) c->model.max_positions = c->model.seq_len;
     if (c->model.max_positions < c->model.seq_len)
-        return conf_error(f, e, "model.max_positions", "%lld is less than model.seq_len = %lld; choose at least that",
+        return conf_error(f, e, "model.max_positions", "%lld is less than model.seq_len; choose at least %lld",
                           (long long)c->model.max_positions, (long long)c->model.seq_len);
     if (model_sees(&c->model) && c->run.sample_every)
         return conf_error(f, e, "run.sample_every", "a model that sees pictures writes no text; leave it out");

@@ -47,15 +47,19 @@ static int read_words(struct config *c, const struct conf *f, struct err *e)
     return OK;
 }
 
-/* A stretch of what is stepped has to be a stretch of every array, whatever it is a part of. */
-static const char *not_by_element(const struct config *c)
+/* A stretch of what is stepped has to be a stretch of every array, whatever it is a part of. *instead: what is. */
+static const char *not_by_element(const struct config *c, const char **instead)
 {
+    static const char *const own[PARAM_GROUPS] =
+        {[PARAM_EMBEDDINGS] = "optimizer.embeddings.name: adamw", [PARAM_VECTORS] = "optimizer.vectors.name: adamw"};
     struct optim_config o = config_optim(c);
     for (int g = 0; g < PARAM_GROUPS; g++) {
         const struct optim_row *r = optim_of(&o, (enum param_group)g);
         struct optim_array of[OPTIM_MAX_ARRAYS];
         int n = r->arrays(&o, (enum param_group)g, of);
+        *instead = o.group[g].own ? own[g] : "optimizer.name: adamw";
         if (!r->step) return r->name;
+        *instead = "optimizer.moments: bf16";
         for (int j = 0; j < n; j++)
             if (of[j].each || of[j].dtype == DT_U8) return "moments of 8 bits";
     }
@@ -66,39 +70,40 @@ static int check_state(const struct config *c, const struct conf *f, struct err 
 {
     struct optim_config o = config_optim(c);
     struct array_row rows[OPTIM_MAX_ROWS];
-    const char *whose = not_by_element(c);
+    const char *instead, *whose = not_by_element(c, &instead);
     if (c->parallel.servers)
         return conf_error(f, e, "memory.offload",
                           "optimizer, master and params are not offloaded beside parallel.servers, which share them "
-                          "out; leave out one of the two");
+                          "out; leave it out, or choose parallel.servers: 0");
     if (whose)
         return conf_error(f, e, "memory.offload",
-                          "%s cannot be stepped in stretches, as what is offloaded is; choose optimizer.name: adamw, "
-                          "lion or sgd, with moments in fp32 or bf16, for all groups",
-                          whose);
+                          "%s cannot be stepped in stretches, as what is offloaded is, and adamw, lion and sgd with "
+                          "moments in fp32 or bf16 can; choose %s, or leave it out",
+                          whose, instead);
     if ((c->memory.away & AWAY_OPTIMIZER) && !optim_arrays(&o, rows))
-        return conf_error(f, e, "memory.offload", "sgd without momentum keeps nothing; leave out optimizer");
+        return conf_error(f, e, "memory.offload", "sgd without momentum keeps nothing; leave optimizer out");
     bool own = c->precision.recipe == RECIPE_FP32 || c->precision.master == MASTER_NONE;
     if (own && o.ema > 0 && (c->memory.away & AWAY_PARAMS))
         return conf_error(f, e, "memory.offload",
                           "params beside optimizer.ema, which reads all of them each step where they are their own "
-                          "master, as here; leave out one of the two");
+                          "master, as here; leave params out, or choose optimizer.ema: 0");
     if ((c->memory.away & AWAY_PARAMS) && c->adapter.base)
         return conf_error(f, e, "memory.offload",
-                          "params beside adapter.base: codes of few bits are not read from there; leave out one of the "
-                          "two");
+                          "params beside adapter.base: codes of few bits are not read from there; leave params out, "
+                          "or choose adapter.base: none");
     if ((c->memory.away & AWAY_PARAMS) && config_comm_param(c) != CODEC_KEPT)
         return conf_error(f, e, "memory.offload",
-                          "params beside comm.param: what is read from there travels as it is; leave out one of the "
-                          "two");
+                          "params beside comm.param: what is read from there travels as it is; leave params out, or "
+                          "choose comm.param: kept");
     if (!(c->memory.away & AWAY_MASTER)) return OK;
     if (own)
         return conf_error(f, e, "memory.offload",
-                          "master: the weights are their own master here; choose precision.recipe: bf16 with "
-                          "precision.master: fp32, or leave it out");
+                          "master: the weights are their own master here; choose precision.recipe: bf16 and "
+                          "precision.master: fp32, or leave master out");
     if (o.ema > 0)
         return conf_error(f, e, "memory.offload",
-                          "master beside optimizer.ema, which reads all of it each step; leave out one of the two");
+                          "master beside optimizer.ema, which reads all of it each step; leave master out, or choose "
+                          "optimizer.ema: 0");
     return OK;
 }
 

@@ -69,7 +69,7 @@ static int resolve_end(struct config *c, const struct conf *f, struct err *e)
     if (!strcmp(conf_where(f, "optimizer.schedule.min_lr"), "default")) {
         if (c->optimizer.min_lr > c->optimizer.lr / 10) c->optimizer.min_lr = c->optimizer.lr / 10;
     } else if (c->optimizer.min_lr > c->optimizer.lr) {
-        return conf_error(f, e, "optimizer.schedule.min_lr", "%g is above optimizer.lr = %g; choose at most that",
+        return conf_error(f, e, "optimizer.schedule.min_lr", "%g is above optimizer.lr; choose at most %g",
                           c->optimizer.min_lr, c->optimizer.lr);
     }
     return OK;

@@ -77,6 +77,16 @@ static int64_t first_that_fits(const struct config *c, struct numbers *s, int64_
     return found;
 }
 
+/* The length of what a schedule says without its advice: that is a number of microbatches or stages, which are no
+ * keys. */
+static int before_advice(const char *why)
+{
+    const char *end = strstr(why, "choose");
+    int64_t n = (int64_t)(end ? (size_t)(end - why) : strlen(why));
+    while (n && strchr(":; ", why[n - 1])) n--;
+    return to_int(n);
+}
+
 /* Another number of microbatches would do. */
 static int refuse_batch(const struct config *c, const struct conf *f, int64_t below, int64_t above, const char *why,
                         struct err *e)
@@ -85,8 +95,9 @@ static int refuse_batch(const struct config *c, const struct conf *f, int64_t be
     char other[48] = "";
     if (below && above) snprintf(other, sizeof other, " or %lld", (long long)(above * each));
     return conf_error(f, e, "batch.global",
-                      "%s; with %lld data-parallel ranks and batch.micro = %lld that is batch.global = %lld%s", why,
-                      (long long)dp, (long long)c->batch.micro, (long long)((below ? below : above) * each), other);
+                      "%.*s: with %lld data-parallel ranks and batch.micro = %lld there are %lld; choose %lld%s",
+                      before_advice(why), why, (long long)dp, (long long)c->batch.micro,
+                      (long long)config_microbatches(c), (long long)((below ? below : above) * each), other);
 }
 
 /* Another number of stages would do, on as many ranks as then come together. */
@@ -96,8 +107,8 @@ static int refuse_stages(const struct config *c, const struct conf *f, int64_t f
     int64_t first = fewer ? fewer : more, others = config_ranks(c) / c->parallel.pp;
     char other[64] = "";
     if (fewer && more) snprintf(other, sizeof other, " or %lld (-n %lld)", (long long)more, (long long)(others * more));
-    return conf_error(f, e, "parallel.pp", "%s; the nearest that fits is %lld (-n %lld)%s", why, (long long)first,
-                      (long long)(others * first), other);
+    return conf_error(f, e, "parallel.pp", "%.*s; the nearest that fits is %lld (-n %lld)%s", before_advice(why), why,
+                      (long long)first, (long long)(others * first), other);
 }
 
 /* There is no such schedule: of which number is there another one? */
@@ -117,8 +128,15 @@ static int refuse_schedule(const struct config *c, const struct conf *f, const c
     int64_t below = first_that_fits(c, &s, &s.microbatches, m - 1, 1, false);
     int64_t above = first_that_fits(c, &s, &s.microbatches, m + 1, m + 4 * s.pp, false);
     if (below || above) return refuse_batch(c, f, below, above, why, e);
-    int64_t fewer = first_that_fits(c, &s, &s.pp, s.pp - 1, 2, true),
+    int64_t fewer = s.pp > 2 ? first_that_fits(c, &s, &s.pp, s.pp - 1, 2, true) : 0,
             more = first_that_fits(c, &s, &s.pp, s.pp + 1, 2 * s.pp, true);
+    if (s.pp == 1) {
+        char other[64] = "";
+        if (more)
+            snprintf(other, sizeof other, ", or parallel.pp: %lld (-n %lld)", (long long)more,
+                     (long long)(config_ranks(c) * more));
+        return conf_error(f, e, "parallel.schedule", "%.*s; choose auto%s", before_advice(why), why, other);
+    }
     if (fewer || more) return refuse_stages(c, f, fewer, more, why, e);
     return conf_error(f, e, "parallel.schedule", "%s", why);
 }
@@ -130,16 +148,17 @@ int config_refuse_pipeline(const struct config *c, const struct conf *f, struct 
     int stages;
     if (!try_numbers(c, s, &stages, &why)) return OK;
     if (!stages) return refuse_schedule(c, f, why.text, e);
-    if (c->parallel.pp_layers.n) return conf_error(f, e, "parallel.pp_layers", "%s", why.text);
+    if (c->parallel.pp_layers.n) return conf_error(f, e, "parallel.pp_layers", "%s; leave it out", why.text);
     if (c->parallel.schedule_text) return conf_error(f, e, "parallel.schedule_file", "%s", why.text);
     int64_t chunks = s.chunks > 1 ? first_that_fits(c, &s, &s.chunks, s.chunks - 1, 1, true) : 0;
     if (chunks)
-        return conf_error(f, e, "parallel.chunks", "%s; the nearest that fits is %lld", why.text, (long long)chunks);
+        return conf_error(f, e, "parallel.chunks", "%.*s; the nearest that fits is %lld", before_advice(why.text),
+                          why.text, (long long)chunks);
     int64_t pp = first_that_fits(c, &s, &s.pp, s.pp - 1, 1, true);
     char advice[64] = "";
     if (pp)
-        snprintf(advice, sizeof advice, "; the nearest pp that fits is %lld (-n %lld)", (long long)pp,
+        snprintf(advice, sizeof advice, "; the nearest that fits is %lld (-n %lld)", (long long)pp,
                  (long long)(config_ranks(c) / s.pp * pp));
-    return conf_error(f, e, "parallel.pp", "%s (%d on each of %lld ranks)%s", why.text, stages / to_int(s.pp),
-                      (long long)s.pp, advice);
+    return conf_error(f, e, "parallel.pp", "%.*s (%d on each of %lld ranks)%s", before_advice(why.text), why.text,
+                      stages / to_int(s.pp), (long long)s.pp, advice);
 }

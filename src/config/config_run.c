@@ -63,7 +63,7 @@ static int check_frozen(const struct config *c, const struct conf *f, const stru
     if (l->n && (recipe_quantises(c->precision.recipe) || c->precision.layers.n))
         return conf_error(f, e, key,
                           "products of frozen matrices have no recipe of few bits; leave it out, or choose "
-                          "precision.recipe: bf16 and no precision.layers");
+                          "precision.recipe: bf16 and precision.layers: {}");
     if (l->n && c->parallel.servers)
         return conf_error(f, e, key,
                           "a parameter server steps all that there is; leave it out, or choose parallel.servers: 0");

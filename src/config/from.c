@@ -74,11 +74,11 @@ static int take_length(struct config *c, const struct conf *f, const struct mode
     if (key_given(f, key_row("model.max_positions"), &c->model.max_positions))
         return OK; /* the two keys are compared later */
     if (m->family == MODEL_GPT2 || m->family == MODEL_BERT)
-        return conf_error(f, e, "model.seq_len", "%lld, but %s has a table of %lld positions; choose at most that",
+        return conf_error(f, e, "model.seq_len", "%lld, but the table of positions of %s ends; choose at most %lld",
                           (long long)c->model.seq_len, dir, (long long)m->max_positions);
     return conf_error(f, e, "model.seq_len",
-                      "%lld, but %s was made for %lld positions; choose at most that, or, to train it for longer "
-                      "texts, say model.max_positions=%lld as well",
+                      "%lld is longer than what %s was made for; choose at most %lld, or, to train it for longer "
+                      "texts, model.max_positions: %lld beside it",
                       (long long)c->model.seq_len, dir, (long long)m->max_positions, (long long)c->model.seq_len);
 }
 

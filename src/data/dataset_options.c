@@ -28,7 +28,7 @@ static int check_images(const struct dataset_options *o, struct err *e)
                        o->images.view.channels);
     if (o->pictures.patches) return check_pictures(o, e);
     if (o->pack != PACK_JOINED || o->group || o->parts > 1 || o->fim.rate > 0)
-        return err_set(e, ERR_REQUEST, "samples are pictures, and %s; leave the key out",
+        return err_set(e, ERR_REQUEST, "samples are pictures, and %s; leave it out",
                        o->fim.rate > 0 ? "data.fim rearranges texts"
                                        : "data.pack, data.group and data.parts are of texts");
     return OK;

@@ -157,6 +157,12 @@ static inline bool model_mixes(const struct model_config *c) { return c->family 
 /* Whether there are state spaces (nn/mamba.c): all layers, or some. */
 static inline bool model_scans(const struct model_config *c) { return c->family == MODEL_MAMBA2 || model_mixes(c); }
 /* Whether there is a form of it that scores texts: decoders of plain text whose layers are attention. */
+/* Its family has experts in every form. */
+static inline bool model_wants_experts(const struct model_config *c)
+{
+    return c->family == MODEL_MIXTRAL || c->family == MODEL_DEEPSEEK || c->family == MODEL_QWEN3_MOE ||
+           c->family == MODEL_GPT_OSS;
+}
 static inline bool model_may_score(const struct model_config *c)
 {
     return !model_both_ways(c) && !model_looks(c) && !model_scans(c);

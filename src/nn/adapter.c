@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "state/param_group.h"
 
 double model_adapter_times(const struct adapter *a)
@@ -204,6 +205,32 @@ tid adapter_record(struct layer_ctx *x, tid h, tid w, tid y, const struct adapte
     return lengthen(x, &d, w, w_a, w_b, y, how->bias, how->bias_off);
 }
 
+/* "q, k, v": the last words of what can have adapters. */
+static void say_words(const struct adapter *a, const struct param_table *t, struct str *out)
+{
+    for (int i = 0; i < t->n; i++) {
+        char stem[PARAM_NAME], other[PARAM_NAME];
+        const struct param *p = &t->p[i];
+        bool again = p->adapter || p->layer < 0 || !stem_of(p, stem) || (a->lengths && of_expert(p));
+        for (int k = 0; k < i && !again; k++)
+            again = !t->p[k].adapter && t->p[k].layer >= 0 && stem_of(&t->p[k], other) &&
+                    !(a->lengths && of_expert(&t->p[k])) && !strcmp(last_word(stem), last_word(other));
+        if (!again) str_printf(out, "%s%s", out->n ? ", " : "", last_word(stem));
+    }
+}
+
+static int refuse_target(const struct adapter *a, const struct param_table *t, const char *target, struct err *e)
+{
+    struct str words = {0};
+    say_words(a, t, &words);
+    int rc = err_set(e, ERR_REQUEST,
+                     "adapter.targets: %s fits no matrix, by its last word or by a name such as layers.*.attn.*, "
+                     "without .weight (tutti explain CONFIG layout lists them); choose some of [%s]",
+                     target, str_text(&words));
+    str_free(&words);
+    return rc;
+}
+
 int adapter_check(const struct adapter *a, const struct param_table *t, struct err *e)
 {
     const struct mesh *m = &t->mesh;
@@ -216,21 +243,16 @@ int adapter_check(const struct adapter *a, const struct param_table *t, struct e
             n += fits;
             if (fits && a->lengths && of_expert(&t->p[i]))
                 return err_set(e, ERR_REQUEST,
-                               "adapter.kind: dora: %s: matrices of experts have no lengths; leave them out of "
-                               "adapter.targets, or choose lora",
+                               "adapter.kind: dora: %s: matrices of experts have no lengths, and adapter.targets names "
+                               "some; choose lora",
                                t->p[i].name);
             if (fits && apart && of_expert(&t->p[i]))
                 return err_set(e, ERR_REQUEST,
                                "adapter.targets: %s: its columns are cut over %d of %d ranks of tp, over which what an "
-                               "adapter adds is not summed; choose parallel.etp: 1, or %d",
+                               "adapter adds is not summed; choose parallel.etp: 1, or parallel.etp: %d",
                                t->p[i].name, m->size[AXIS_ETP], m->size[AXIS_TP], m->size[AXIS_TP]);
         }
-        if (!n)
-            return err_set(e, ERR_REQUEST,
-                           "adapter.targets: %s fits no matrix; wanted a last word such as q, o or down, or names such "
-                           "as "
-                           "layers.*.attn.*, without .weight (tutti explain CONFIG layout lists them)",
-                           a->targets[k]);
+        if (!n) return refuse_target(a, t, a->targets[k], e);
     }
     return OK;
 }

@@ -21,15 +21,15 @@ static int64_t nearest_divisor(int64_t of, int64_t n)
 static int check_experts(const struct model_config *c, struct err *e)
 {
     const struct moe_config *m = &c->moe;
-    bool family = c->family == MODEL_MIXTRAL || c->family == MODEL_DEEPSEEK || c->family == MODEL_QWEN3_MOE ||
-                  c->family == MODEL_GPT_OSS;
     if (!model_decodes(c) && m->experts)
-        return err_set(e, ERR_REQUEST, "model.moe.experts: %s has no experts; choose model.family mixtral or deepseek",
+        return err_set(e, ERR_REQUEST, "model.moe.experts: %s has no experts; choose 0, or model.family: mixtral",
                        model_family_name(c->family));
     if (!m->experts)
-        return family ? err_set(e, ERR_REQUEST, "model.moe.experts: %s wants a number of experts, 1 or more",
-                                model_family_name(c->family))
-                      : OK;
+        return model_wants_experts(c) ? err_set(e, ERR_REQUEST,
+                                                "model.moe.experts: %s wants a number of experts; choose 1 or more, or "
+                                                "model.family: llama",
+                                                model_family_name(c->family))
+                                      : OK;
     if (m->top_k < 1 || m->top_k > m->experts)
         return err_set(e, ERR_REQUEST, "model.moe.top_k: wanted 1 to model.moe.experts = %" PRId64 ", got %" PRId64,
                        m->experts, m->top_k);
@@ -40,8 +40,9 @@ static int check_experts(const struct model_config *c, struct err *e)
                        "experts or dense layers; the deepseek family has them");
     if (m->ffn < 1) return err_set(e, ERR_REQUEST, "model.moe.ffn: wanted 1 or more, got %lld", (long long)m->ffn);
     if (m->first_dense > c->layers)
-        return err_set(e, ERR_REQUEST, "model.moe.first_dense: %" PRId64 " of %" PRId64 " layers; choose at most that",
-                       m->first_dense, c->layers);
+        return err_set(e, ERR_REQUEST,
+                       "model.moe.first_dense: %" PRId64 " of %" PRId64 " layers; choose at most %" PRId64,
+                       m->first_dense, c->layers, c->layers);
     if (!m->groups) return OK;
     if (m->experts % m->groups)
         return err_set(e, ERR_REQUEST,
@@ -62,12 +63,22 @@ static int check_experts(const struct model_config *c, struct err *e)
     return OK;
 }
 
+/* Of families whose keys have as many heads as their queries. */
+static int check_equal_heads(const struct model_config *c, struct err *e)
+{
+    if (c->kv_heads == c->heads) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "model.kv_heads: %" PRId64 ", but %s has as many as model.heads = %" PRId64 "; leave it out",
+                   c->kv_heads, model_family_name(c->family), c->heads);
+}
+
 static int check_latent(const struct model_config *c, struct err *e)
 {
     const struct mla_config *m = &c->mla;
     if ((m->kv_rank > 0) != (c->family == MODEL_DEEPSEEK))
         return err_set(e, ERR_REQUEST,
-                       "model.mla.kv_rank: latent attention is the deepseek family's, and it has no other");
+                       "model.mla.kv_rank: latent attention is the deepseek family's, and it has no other; choose %s",
+                       m->kv_rank ? "0, or model.family: deepseek" : "1 or more, or model.family: llama");
     if (!m->kv_rank) return OK;
     if (c->attn.qkv_bias || c->attn.o_bias || c->attn.sinks || c->attn.qk_norm || c->attn.scale_dim > 0 ||
         layer_pattern_count(&c->attn.rope, c->layers) != c->layers)
@@ -84,14 +95,14 @@ static int check_latent(const struct model_config *c, struct err *e)
     if (m->value_dim > m->nope_dim + m->rope_dim)
         return err_set(e, ERR_REQUEST,
                        "model.mla.value_dim: %" PRId64 " is more than a key's nope_dim + rope_dim = %" PRId64
-                       "; choose at most that",
-                       m->value_dim, m->nope_dim + m->rope_dim);
-    if (c->head_dim != m->nope_dim + m->rope_dim || c->kv_heads != c->heads)
+                       "; choose at most %" PRId64,
+                       m->value_dim, m->nope_dim + m->rope_dim, m->nope_dim + m->rope_dim);
+    if (c->head_dim != m->nope_dim + m->rope_dim)
         return err_set(e, ERR_REQUEST,
-                       "model.head_dim: latent attention has head_dim = nope_dim + rope_dim = %" PRId64 " and kv_heads "
-                       "= heads = %" PRId64 "; leave both out",
-                       m->nope_dim + m->rope_dim, c->heads);
-    return OK;
+                       "model.head_dim: %" PRId64 ", but latent attention has model.mla.nope_dim + rope_dim = %" PRId64
+                       "; leave it out",
+                       c->head_dim, m->nope_dim + m->rope_dim);
+    return check_equal_heads(c, e);
 }
 
 /* What a model that reads text has, and one that sees pictures. */
@@ -101,15 +112,6 @@ static int check_vocabulary(const struct model_config *c, struct err *e)
     if (c->vocab > INT32_MAX)
         return err_set(e, ERR_REQUEST, "model.vocab: token ids are 32 bits, got %lld", (long long)c->vocab);
     return OK;
-}
-
-/* Of families whose keys have as many heads as their queries. */
-static int check_equal_heads(const struct model_config *c, struct err *e)
-{
-    if (c->kv_heads == c->heads) return OK;
-    return err_set(e, ERR_REQUEST,
-                   "model.kv_heads: %" PRId64 ", but %s has as many as model.heads = %" PRId64 "; leave the key out",
-                   c->kv_heads, model_family_name(c->family), c->heads);
 }
 
 /* An encoder and a decoder. */
@@ -123,17 +125,17 @@ static int check_pairs(const struct model_config *c, struct err *e)
                        c->encoder_layers, c->layers);
     if (c->buckets % 2)
         return err_set(e, ERR_REQUEST,
-                       "model.buckets: %" PRId64 ", half of which are of places behind; choose an even number",
-                       c->buckets);
+                       "model.buckets: %" PRId64 ", half of which are of places behind; choose %" PRId64, c->buckets,
+                       c->buckets + 1);
     if (c->distance <= c->buckets / 2)
         return err_set(e, ERR_REQUEST,
                        "model.distance: %" PRId64 " is not beyond the distances that have a bucket of their own; "
-                       "choose more than model.buckets / 2 = %" PRId64,
-                       c->distance, c->buckets / 2);
+                       "choose %" PRId64 " or more",
+                       c->distance, c->buckets / 2 + 1);
     if (c->document_mask)
         return err_set(e, ERR_REQUEST,
                        "model.document_mask: a span that is taken out of one document is written beside those of "
-                       "others; leave the key out");
+                       "others; leave it out");
     return check_equal_heads(c, e);
 }
 
@@ -143,13 +145,13 @@ static int check_encoder(const struct model_config *c, struct err *e)
     if (c->family != MODEL_BERT) return OK;
     if (c->classes == 1)
         return err_set(e, ERR_REQUEST,
-                       "model.classes: of one class nothing is told; choose 2 or more, or leave the key out");
+                       "model.classes: of one class nothing is told; choose 2 or more, or leave it out");
     if (c->types < 1)
         return err_set(e, ERR_REQUEST, "model.types: wanted 1 or more kinds of segments, got %" PRId64, c->types);
     if (c->classes && c->tie_embeddings)
         return err_set(e, ERR_REQUEST,
                        "model.tie_embeddings: a model that tells classes has no output matrix of tokens to share; "
-                       "leave the key out");
+                       "leave it out");
     return check_equal_heads(c, e);
 }
 
@@ -173,13 +175,13 @@ static int check_pictures(const struct model_config *c, struct err *e)
     if (c->seq_len != model_places(c))
         return err_set(e, ERR_REQUEST,
                        "model.seq_len: %" PRId64 ", but a picture has %" PRId64 " places (its patches, and one for its "
-                       "class); leave the key out",
+                       "class); leave it out",
                        c->seq_len, model_places(c));
     if (c->tie_embeddings)
-        return err_set(e, ERR_REQUEST, "model.tie_embeddings: %s has no table of tokens to share; leave the key out",
+        return err_set(e, ERR_REQUEST, "model.tie_embeddings: %s has no table of tokens to share; leave it out",
                        model_family_name(c->family));
     if (c->document_mask)
-        return err_set(e, ERR_REQUEST, "model.document_mask: %s sees one picture in a sequence; leave the key out",
+        return err_set(e, ERR_REQUEST, "model.document_mask: %s sees one picture in a sequence; leave it out",
                        model_family_name(c->family));
     return check_equal_heads(c, e);
 }
@@ -189,15 +191,16 @@ static int check_scores(const struct model_config *c, struct err *e)
 {
     if (!model_may_score(c))
         return err_set(e, ERR_REQUEST,
-                       "model.family: %s has no form with a score; reward models are decoders of text with attention "
-                       "(gpt2, llama, mistral, qwen2, qwen3, smollm3, olmo2, phi3, gemma2, gemma3)",
+                       "model.family: %s has no form with a score, as decoders of text with attention have (gpt2, "
+                       "llama, "
+                       "mistral, qwen2, qwen3, smollm3, olmo2, phi3, gemma2, gemma3); choose one of these such as "
+                       "llama, or train.objective: next",
                        model_family_name(c->family));
     if (c->mtp.depth)
         return err_set(e, ERR_REQUEST, "model.mtp.depth: a reward model tells nothing of further tokens; choose 0");
     if (c->tie_embeddings)
         return err_set(e, ERR_REQUEST,
-                       "model.tie_embeddings: a reward model has no output matrix of tokens to share; leave the key "
-                       "out");
+                       "model.tie_embeddings: a reward model has no output matrix of tokens to share; leave it out");
     return OK;
 }
 
@@ -231,7 +234,7 @@ static int check_kinds(const struct model_config *c, struct err *e)
     if (layer_kinds_length(&c->pattern) > c->layers)
         return err_set(e, ERR_REQUEST,
                        "model.layers: %" PRId64 ", but model.pattern names %" PRId64
-                       " layers; leave the key out, or choose %" PRId64,
+                       " layers; leave it out, or choose %" PRId64,
                        c->layers, layer_kinds_length(&c->pattern), layer_kinds_length(&c->pattern));
     if (layer_kinds_have(&c->pattern, LAYER_SCAN)) return OK;
     return err_set(e, ERR_REQUEST,

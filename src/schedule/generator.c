@@ -86,7 +86,7 @@ static int check_numbers(const struct generator *g, int p, int m, int v, int rou
     if (p < 1 || m < 1)
         return err_set(e, ERR_REQUEST, "%s: %d stages, %d microbatches: choose 1 or more", g->name, p, m);
     if (g->max_ranks && p > g->max_ranks)
-        return err_set(e, ERR_REQUEST, "%s runs on %d rank, not %d; for a pipeline choose 1f1b", g->name, g->max_ranks,
+        return err_set(e, ERR_REQUEST, "%s runs on %d rank, not %d; choose 1f1b", g->name, g->max_ranks,
                        p);
     if (v < g->min_chunks || v > g->max_chunks)
         return err_set(e, ERR_REQUEST, "%s: %d chunks per rank; choose %d%s", g->name, v,
@@ -103,7 +103,7 @@ static int check_numbers(const struct generator *g, int p, int m, int v, int rou
                        g->name, m, m - 1, m + 1);
     if (round && !g->make_rounds)
         return err_set(e, ERR_REQUEST,
-                       "%s: rounds of %d microbatches; it has no rounds, only interleaved has: choose 0", g->name,
+                       "%s: rounds of %d microbatches; it has no rounds, only interleaved has; choose 0", g->name,
                        round);
     if (round < 0 || round > m)
         return err_set(e, ERR_REQUEST, "%s: rounds of %d microbatches, and there are %d; choose 1 to %d", g->name,

@@ -18,9 +18,8 @@ static int check(const struct param_table *t, const char *key, const char *const
         for (int k = 0; k < t->n && !found; k++) found = fits(&pattern[i], 1, t->p[k].name);
         if (!found)
             return err_set(e, ERR_REQUEST,
-                           "%s: %s fits no parameter; names are such as %s and %s (tutti explain CONFIG layout lists "
-                           "them)",
-                           key, pattern[i], t->p[0].name, t->p[t->n / 2].name);
+                           "%s: %s fits no parameter (tutti explain CONFIG layout lists them); choose names such as %s",
+                           key, pattern[i], t->p[t->n / 2].name);
     }
     return OK;
 }
@@ -42,5 +41,5 @@ int param_freeze(struct param_table *t, const struct freeze *f, struct err *e)
         p->frozen = true;
         p->stepped = false;
     }
-    return any ? OK : err_set(e, ERR_REQUEST, "train.freeze: nothing is left to train; freeze less");
+    return any ? OK : err_set(e, ERR_REQUEST, "train.freeze: nothing is left to train; leave it out");
 }

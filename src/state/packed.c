@@ -34,7 +34,7 @@ static int check_columns(const struct asker *who, const struct param *x, const s
     bool cut = false;
     if (x->n[1] % packing_row(p)->per_byte)
         return err_set(e, ERR_REQUEST,
-                       "%s %s: two numbers are a byte, and %s has %lld columns; choose an even number, or %s", who->key,
+                       "%s %s: two numbers are a byte, and %s has %lld columns, an odd number; choose %s", who->key,
                        name, x->name, (long long)x->n[1], who->none);
     for (int a = 0; a < x->layout.n_places; a++)
         cut |= x->layout.place[a].type == SPMD_S1 && x->layout.place[a].on.size > 1;
@@ -43,8 +43,8 @@ static int check_columns(const struct asker *who, const struct param *x, const s
         struct region box = layout_box(&x->layout, r);
         if (box.lo[1] % block || (box.hi[1] % block && box.hi[1] != x->n[1]))
             return err_set(e, ERR_REQUEST,
-                           "%s %s: blocks have %lld columns, and rank %d has columns %lld to %lld of the %lld of %s; "
-                           "choose parallel.tp (of experts parallel.etp) so that each rank has whole blocks, or %s",
+                           "%s %s: blocks have %lld columns, and rank %d has columns %lld to %lld of the %lld of %s, "
+                           "which are cut over parallel.tp (of experts parallel.etp); choose %s",
                            who->key, name, (long long)block, r, (long long)box.lo[1], (long long)box.hi[1],
                            (long long)x->n[1], x->name, who->none);
     }

@@ -173,7 +173,7 @@ static void test_bad_config(void **state)
     expect(w, 2, "model.dropout|0 to", cmd_train, "train @/tiny.yaml model.dropout=1.5");
     expect(w, 2, "tiny.yaml|model.heads = 5|nearest", cmd_train, "train @/tiny.yaml model.heads=5");
     expect(w, 2, "model.kv_heads|nearest that does is 2", cmd_train, "train @/tiny.yaml model.kv_heads=3");
-    expect(w, 2, "batch.micro|more than batch.global = 4", cmd_train, "train @/tiny.yaml batch.micro=5");
+    expect(w, 2, "batch.micro|more than batch.global; choose at most 4", cmd_train, "train @/tiny.yaml batch.micro=5");
     expect(w, 2, "model.max_positions|seq_len", cmd_train, "train @/tiny.yaml model.max_positions=16");
     expect(w, 2, "model.vocab|257", cmd_train, "train @/tiny.yaml model.vocab=100");
     expect(w, 2, "parallel.tp|2 ranks do not divide the 1 there are|start 2 ranks", cmd_train,

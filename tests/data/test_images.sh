@@ -73,7 +73,7 @@ expect "no tar archive" "$tutti" train vit.yaml data.train=vit.yaml run.dir=x
 expect "wanted 0 to 2 (model.classes)" "$tutti" train vit.yaml model.classes=3 run.dir=x
 mkdir sound && (cd sound && printf 'RIFF' >a.wav && printf '1' >a.cls && tar cf ../sound.tar --format=ustar a.wav a.cls)
 expect "sound or video" "$tutti" train vit.yaml data.train=sound.tar run.dir=x
-expect "choose at least that" "$tutti" train vit.yaml data.image.resize=8 run.dir=x
+expect "choose at least " "$tutti" train vit.yaml data.image.resize=8 run.dir=x
 expect "is of texts" "$tutti" train vit.yaml data.pack=padded run.dir=x
 cp v-0.tar bad.tar
 printf 'xxxx' | dd of=bad.tar bs=1 seek=560 conv=notrunc 2>/dev/null

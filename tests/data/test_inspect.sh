@@ -91,6 +91,6 @@ expect "--sample K" "$tutti" data inspect "$dir/t" --html "$dir/x.html"
 expect "made already" "$tutti" data inspect "$dir/c.yaml" "data.train=[{path: $dir/t, chat: plain}]"
 expect "did you mean plain" "$tutti" data inspect "$dir/c.yaml" "data.train=[{path: $dir/talk.jsonl, chat: plian}]"
 expect "choose 4" "$tutti" data inspect "$dir/c.yaml" data.parts=5
-expect "leave one of both" "$tutti" data inspect "$dir/c.yaml" data.parts=2 data.group=2
+expect "choose 1, or data.group: 0" "$tutti" data inspect "$dir/c.yaml" data.parts=2 data.group=2
 expect "no special tokens" "$tutti" data inspect "$dir/c.yaml" data.fim.rate=0.5
 passed

@@ -72,7 +72,7 @@ refuse() {
 }
 refuse "did you mean '1f1b'" parallel.schedule=1f1
 refuse "parallel.round.*there are 3; choose 1 to 3" parallel.schedule=interleaved batch.global=3 parallel.round=4
-refuse "parallel.round.*only interleaved has: choose 0" parallel.schedule=zbh1 parallel.round=2
+refuse "parallel.round.*only interleaved has; choose 0" parallel.schedule=zbh1 parallel.round=2
 refuse "parallel.round.*choose 0" parallel.schedule_file="$dir/mine.txt" parallel.round=2
 refuse "have 5 layers together, the model has 4" 'parallel.pp_layers=[2, 3]'
 refuse "3 numbers of layers for 2 stages" 'parallel.pp_layers=[1, 1, 2]'

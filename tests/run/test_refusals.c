@@ -81,8 +81,8 @@ static const struct refusal refusals[] = {
     {HYBRID "model.kv_heads=3", 1, "model.kv_heads", "nearest that does is 2", "model.kv_heads=2", 0},
     {HYBRID "parallel.cp=2 model.document_mask=true parallel.cp_balance=area", 2, "parallel.cp_balance", "a state goes on", "parallel.cp_balance=auto", 0},
     /* experts */
-    {EXPERTS "parallel.ep=3", 4, "parallel.ep", "nearest ep that does is 2", "parallel.ep=2", 0},
-    {EXPERTS "parallel.ep=8", 8, "parallel.ep", "5 experts; the nearest ep that fits is 4", "parallel.ep=4", 0},
+    {EXPERTS "parallel.ep=3", 4, "parallel.ep", "nearest that does is 2", "parallel.ep=2", 0},
+    {EXPERTS "parallel.ep=8", 8, "parallel.ep", "5 experts; the nearest that fits is 4", "parallel.ep=4", 0},
     {EXPERTS "parallel.ep=0", 4, "parallel.ep", "or -1", "parallel.ep=-1", 0},
     {EXPERTS "parallel.tp=4 parallel.etp=3", 4, "parallel.etp", "does not divide parallel.tp = 4", "parallel.etp=2", 0},
     {EXPERTS "parallel.tp=2 parallel.etp=4", 4, "parallel.etp", "nearest that does is 2", "parallel.etp=2", 0},
@@ -98,16 +98,16 @@ static const struct refusal refusals[] = {
     {DENSE PIPE "interleaved parallel.pp=2 parallel.round=9", 2, "parallel.round", "choose 1 to 8", "parallel.round=8", 0},
     {DENSE PIPE "gpipe parallel.pp=2 parallel.round=4", 2, "parallel.round", "choose 0", "parallel.round=0", 0},
     {DENSE "parallel.pp=1 parallel.round=4", 1, "parallel.round", "choose 0", "parallel.round=0", 0},
-    {DENSE PIPE "dualpipe parallel.pp=3", 3, "parallel.pp", "choose 2 or 4", "parallel.pp=2", 2},
-    {DENSE PIPE "dualpipe parallel.pp=4 batch.global=3", 4, "batch.global", "batch.global = 8", "batch.global=8", 0},
-    {DENSE PIPE "dualpipe parallel.pp=4 batch.global=18 batch.micro=2", 4, "batch.global", "batch.global = 16 or 20", "batch.global=20", 0},
+    {DENSE PIPE "dualpipe parallel.pp=3", 3, "parallel.pp", "the nearest that fits is 2 (-n 2) or 4", "parallel.pp=2", 2},
+    {DENSE PIPE "dualpipe parallel.pp=4 batch.global=3", 4, "batch.global", "choose 8", "batch.global=8", 0},
+    {DENSE PIPE "dualpipe parallel.pp=4 batch.global=18 batch.micro=2", 4, "batch.global", "choose 16 or 20", "batch.global=20", 0},
     {DENSE PIPE "zbv parallel.pp=4", 4, "parallel.pp", "4 layers are too few for 8 stages", "parallel.pp=3", 3},
-    {DENSE "parallel.pp=8", 8, "parallel.pp", "nearest pp that fits is 6", "parallel.pp=6", 6},
+    {DENSE "parallel.pp=8", 8, "parallel.pp", "nearest that fits is 6", "parallel.pp=6", 6},
     {DENSE "parallel.pp=2 parallel.pp_layers=[1,1,2]", 2, "parallel.pp_layers", "3 numbers of layers for 2 stages", "parallel.pp_layers=[2,2]", 0},
     {DENSE "parallel.pp=2 parallel.pp_layers=[1,1]", 2, "parallel.pp_layers", "2 layers together, the model has 4", "parallel.pp_layers=[1,3]", 0},
     {DENSE "parallel.pp=3 parallel.pp_layers=[2,0,2]", 3, "parallel.pp_layers", "only the first (embedding) and the last (head) may", "parallel.pp_layers=[0,2,2]", 0},
     {DENSE "parallel.tp_overlap=9", 1, "parallel.tp_overlap", "from 2 to 8", "parallel.tp_overlap=8", 0},
-    {DENSE "batch.micro=9", 1, "batch.micro", "choose at most that", "batch.micro=8", 0},
+    {DENSE "batch.micro=9", 1, "batch.micro", "choose at most 8", "batch.micro=8", 0},
     {DENSE "batch.global=16777216", 1, "batch.micro", "choose at least 1024", "batch.micro=1024", 0},
     /* recipes of fewer bits */
     {LAYERS "{\"layers.0.*\":fp32}", 1, "precision.layers[0].recipe", "fp32 in some layers of a model in bf16", "precision.layers={\"layers.0.*\":bf16}", 0},
@@ -184,13 +184,16 @@ static const struct refusal refusals[] = {
     {EXACT "batch.micro=3", 2, "batch.micro", "nearest that fits is 2", "batch.micro=2", 0},
     {EXACT "batch.micro=4", 4, "batch.micro", "nearest that fits is 2", "batch.micro=2", 0},
     {EXACT "batch.global=6", 4, "batch.global", "choose 4 or 8", "batch.global=8", 0},
-    {EXACT "parallel.pp=2", 2, "parallel.pp", "batch.global: 1, which", "batch.global=1", 0},
+    {EXACT "parallel.pp=2", 2, "parallel.pp", "batch.global: 1 (one", "batch.global=1", 0},
     {DENSE "model.family=t5 model.encoder_len=4 parallel.tp=8", 8, "parallel.tp", "share out 4 heads of t5", "parallel.tp=4", 0},
     {EXACT "parallel.pp=2", 2, "parallel.pp", "choose 1", "parallel.pp=1", 0},
 };
 
 /* Patterns that name what cannot be had: the cure is another pattern, which only the reader can choose. */
 static const struct refusal patterns[] = {
+    {DENSE "adapter.kind=lora adapter.targets=[q_proj]", 1, "adapter.targets", "choose some of [q, k, v, o, ", "adapter.targets=[q,o]", 0},
+    {DENSE "adapter.kind=lora adapter.base=nf4 parallel.tp=2", 2, "adapter.base", "choose adapter.base: none, or parallel.tp: 1 (-n 1)", "parallel.tp=1", 1},
+    {DENSE "train.freeze=[layers.9.*]", 1, "train.freeze", "choose names such as ", "train.freeze=[layers.1.*]", 0},
     {LAYERS "{\"layers.9.*\":fp8-current}", 1, "precision.layers[0].layers", "'layers.9.*' names no matrix of a layer; one is layers.", "precision.layers={\"layers.3.*\":fp8-current}", 0},
     {LAYERS "{\"layers.*\":mxfp8,\"layers.0.mlp.dwn.weight\":bf16}", 1, "precision.layers[1].layers", "one is layers.0.mlp.down.weight", "precision.layers={\"layers.0.mlp.down.weight\":bf16}", 0},
     {LAYERS "{\"layers.0.attn.norm.weight\":bf16}", 1, "precision.layers[0].layers", "names no matrix of a layer", "precision.layers={}", 0},
@@ -269,12 +272,8 @@ static int read_list(const char *at, const char *key, struct advice *p, int n)
 /* Everything that the text says could be done; of an explanation that ends in advice the end. */
 static int read_advice(const char *text, const char *key, struct advice *p)
 {
-    static const char *const before[] = {"that is ",
-                                         "the nearest that does is ",
+    static const char *const before[] = {"the nearest that does is ",
                                          "the nearest that fits is ",
-                                         "the nearest ep that does is ",
-                                         "the nearest ep that fits is ",
-                                         "the nearest pp that fits is ",
                                          "did you mean '",
                                          "choose at most ",
                                          "choose at least ",

@@ -311,11 +311,11 @@ static void test_refusals(void **state)
     expect_round_refusal("interleaved", 4, 6, 7,
                          "interleaved: rounds of 7 microbatches, and there are 6; choose 1 to 6");
     expect_round_refusal("1f1b", 4, 6, 4,
-                         "1f1b: rounds of 4 microbatches; it has no rounds, only interleaved has: choose 0");
+                         "1f1b: rounds of 4 microbatches; it has no rounds, only interleaved has; choose 0");
     expect_refusal("1f1b", 4, 6, 2, "1f1b: 2 chunks per rank; choose 1");
     expect_refusal("dualpipe", 3, 6, 0, "dualpipe: 3 stages; the two directions need an even number: choose 2 or 4");
     expect_refusal("dualpipe", 4, 6, 0, "dualpipe: 6 microbatches on 4 stages; choose 8 or more");
-    expect_refusal("onestage", 2, 6, 0, "onestage runs on 1 rank, not 2; for a pipeline choose 1f1b");
+    expect_refusal("onestage", 2, 6, 0, "onestage runs on 1 rank, not 2; choose 1f1b");
     expect_refusal("gpipe", 2, 0, 0, "gpipe: 2 stages, 0 microbatches: choose 1 or more");
     expect_refusal("gpipe", 1 << 20, 1, 0, "1048576 pipeline ranks: choose 1 to 4096");
 }

@@ -140,7 +140,7 @@ static void refused(const char *const *keys, int n_ranks, const char *key, const
 static void test_refusals(void **state)
 {
     (void)state;
-    refused((const char *const[]){MIXTRAL, "parallel.ep=3", NULL}, 4, "parallel.ep", "nearest ep that does is 2");
+    refused((const char *const[]){MIXTRAL, "parallel.ep=3", NULL}, 4, "parallel.ep", "nearest that does is 2");
     refused((const char *const[]){MIXTRAL, "parallel.ep=8", NULL}, 8, "parallel.ep", "5 experts");
     refused((const char *const[]){"parallel.ep=2", NULL}, 2, "parallel.ep", "no experts");
     refused((const char *const[]){MIXTRAL, "parallel.tp=4", "parallel.etp=3", NULL}, 4, "parallel.etp",
