@@ -90,6 +90,14 @@ static bool takes_signs(const struct config *c)
     return optim_steps(&o, OPTIM_LION);
 }
 
+/* Adafactor divides each number of a vector by the root of its own squares, and has no eps that what is rounding would
+ * drown in: about a part r of the numbers are within a gradient's error of nothing, and step another way. */
+static bool divides_by_itself(const struct config *c)
+{
+    struct optim_config o = config_optim(c);
+    return optim_steps(&o, OPTIM_ADAFACTOR);
+}
+
 /* Moments kept in fewer bits than 32: with a gradient that is off by a part r, about 2 r / d of the elements lie so
  * near to the middle between two codes, which are a part d apart, that theirs is the other one, and each of those is
  * then off by d: the square root of 2 r d in all. */
@@ -110,8 +118,9 @@ struct bounds bounds_of(const struct config *c)
      * small. */
     if (config_quantises(c)) b.totals = fmin(b.totals, (behind(c) > 1 ? 0.3 * sums : 1e-2) + codec);
     b.step = fmin(0.5, STEP_TIMES * (sums + codec));
-    b.step = fmax(b.step, of_moments(c, b.gradient));
-    b.value = fmax(b.value, of_moments(c, b.gradient)); /* of what began at 0 a value is its steps */
+    double narrow = fmax(of_moments(c, b.gradient), divides_by_itself(c) ? sqrt(b.gradient) : 0);
+    b.step = fmax(b.step, fmin(0.5, narrow));
+    b.value = fmax(b.value, fmin(0.5, narrow)); /* of what began at 0 a value is its steps */
     /* Of a matrix of low rank what is rounding beside its largest singular value becomes a whole update too; two that
      * have nothing in common are the root of two apart. */
     if (orthogonalises(c)) b.step = fmax(b.step, config_quantises(c) || codec > 0 ? M_SQRT2 : rounded ? 0.5 : 0.1);
