@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds what is needed and runs the tests.
 #
-#   scripts/test.sh            normal build: all tests but those of packages and the grid; AddressSanitizer and
-#                              UndefinedBehaviorSanitizer: all but the long ones; ThreadSanitizer: the rooms that use threads
+#   scripts/test.sh            normal build: all tests but those of packages, and of the grid of crossings the rows that this commit
+#                              draws; AddressSanitizer and UndefinedBehaviorSanitizer: all but the long ones; ThreadSanitizer: the
+#                              rooms that use threads
 #   scripts/test.sh --fast     normal build only, without the long tests
 #   scripts/test.sh --all      packages too, the sanitizers run the long tests, the whole grid of crossings
 #                              (tests/verify/test_grid.c), numeric tests at every level of instruction sets, kernels for 64-bit Arm,
@@ -96,7 +97,7 @@ other_levels() {
 bash "$root/scripts/deps.sh" --tests --quiet
 "$root/scripts/build.sh"
 if [ "$fast" = 1 ]; then
-    suite normal "$root/build" -LE '^(long|fuzz|waits|grid)$'
+    suite normal "$root/build" -LE '^(long|fuzz|waits|grid|drawn)$'
     suite waits "$root/build" -L '^waits$' -j $((2 * jobs))
 else
     release='|package|grid'
