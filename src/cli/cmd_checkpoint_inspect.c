@@ -123,6 +123,7 @@ static int inspect_json(const struct request *q, struct weights *w, struct err *
     json_put_int(&o, "tokens", c ? ckpt_tokens(c) : 0);
     if (c) json_put_int(&o, "seed", ckpt_seed(c));
     if (c) json_put_string(&o, "tutti", ckpt_writer(c));
+    if (c && ckpt_run(c)) json_put_string(&o, "run", hash64_print(digits, ckpt_run(c)));
     if (c && ckpt_state(c, &state)) json_put_string(&o, "state", hash64_print(digits, state));
     json_begin_array(&o, "tensors");
     for (int64_t i = 0; i < weights_count(w) && rc == OK; i++) {
@@ -187,6 +188,7 @@ static int inspect_table(const struct request *q, struct weights *w, struct err 
     if (c)
         printf("step %" PRId64 ", %" PRId64 " tokens, seed %" PRId64 ", written by tutti %s\n", ckpt_step(c),
                ckpt_tokens(c), ckpt_seed(c), ckpt_writer(c));
+    if (c && ckpt_run(c)) printf("run %s\n", hash64_print(digits, ckpt_run(c)));
     if (c && ckpt_state(c, &state)) printf("state %s\n", hash64_print(digits, state));
     printf("%-8s %-36s %-20s %-5s %s\n", "group", "name", "shape", "type", "norm");
     for (int64_t i = 0; i < weights_count(w) && rc == OK; i++) {

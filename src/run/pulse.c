@@ -175,22 +175,35 @@ static int read_metrics(struct pulse *p, struct err *e)
 }
 
 /* ---- the other files ---- */
-/* Calls each for every whole line of a small file. */
-static void small_lines(struct pulse *p, const char *name, void (*each)(struct pulse *p, const struct json *v))
+/* A small file of the run; *text stays NULL where there is none. What cannot be read is no file of no lines. */
+static int small_file(const struct pulse *p, const char *name, char **text, struct err *e)
 {
-    char *path = fs_join(p->dir, name), *text;
+    char *path = fs_join(p->dir, name);
+    int64_t bytes;
     size_t n;
-    struct err ignored;
-    if (fs_exists(path) && !fs_read_all(path, SMALL_FILE, &text, &n, &ignored)) {
+    *text = NULL;
+    int rc = fs_look(path, &bytes, e);
+    if (!rc && bytes >= 0) rc = fs_read_all(path, SMALL_FILE, text, &n, e);
+    xfree(path);
+    return rc;
+}
+
+/* Calls each for every whole line of a small file. */
+static int small_lines(struct pulse *p, const char *name, void (*each)(struct pulse *p, const struct json *v),
+                       struct err *e)
+{
+    char *text;
+    int rc = small_file(p, name, &text, e);
+    if (text) {
         for (char *at = text, *end; (end = strchr(at, '\n')); at = end + 1) {
             struct json *v;
-            if (json_parse(&v, at, (size_t)(end - at), path, NULL)) continue;
+            if (json_parse(&v, at, (size_t)(end - at), name, NULL)) continue;
             if (json_kind(v) == JSON_OBJECT) each(p, v);
             json_free(v);
         }
         xfree(text);
     }
-    xfree(path);
+    return rc;
 }
 
 static void start_line(struct pulse *p, const struct json *v)
@@ -214,18 +227,17 @@ static void end_line(struct pulse *p, const struct json *v)
 }
 
 /* "steps: 1000" below "run:" of the resolved config, which print writes one key a line. */
-static void read_steps(struct pulse *p)
+static int read_steps(struct pulse *p, struct err *e)
 {
-    char *path = fs_join(p->dir, "config.yaml"), *text;
-    size_t n;
-    struct err ignored;
-    if (fs_exists(path) && !fs_read_all(path, SMALL_FILE, &text, &n, &ignored)) {
+    char *text;
+    int rc = small_file(p, "config.yaml", &text, e);
+    if (text) {
         char *run = strstr(text, "\nrun:"), *at = run ? strstr(run, "\n  steps:") : NULL;
         long long steps;
         if (at && sscanf(at + 9, "%lld", &steps) == 1 && steps > 0) p->steps = steps;
         xfree(text);
     }
-    xfree(path);
+    return rc;
 }
 
 static void read_checkpoint(struct pulse *p)
@@ -296,9 +308,10 @@ int pulse_look(struct pulse *p, struct err *e)
 {
     int rc = read_metrics(p, e);
     p->n_starts = p->n_ends = 0;
-    small_lines(p, "starts.jsonl", start_line);
-    small_lines(p, "ends.jsonl", end_line);
-    read_steps(p);
+    if (!rc) rc = small_lines(p, "starts.jsonl", start_line, e);
+    if (!rc) rc = small_lines(p, "ends.jsonl", end_line, e);
+    if (!rc) rc = read_steps(p, e);
+    if (rc) return rc; /* whether it goes on cannot be told */
     read_checkpoint(p);
     read_errors(p);
     read_stacks(p);

@@ -76,6 +76,9 @@ check replay replay "$dir/run" --step 2 --json
 check watch watch "$dir/run" --json
 check checkpoint-list checkpoint list "$dir/run" --json
 check checkpoint-inspect checkpoint inspect "$dir/run" --histogram --json
+# the name of the run that saved it
+"$tutti" checkpoint inspect "$dir/run" | grep -qx "run $(cat "$dir/run/name")" || fail "inspect: $("$tutti" checkpoint inspect "$dir/run" | head -3)"
+"$tutti" checkpoint inspect "$dir/run" --json | grep -qE "\"run\": ?\"$(cat "$dir/run/name")\"" || fail "inspect --json lacks the run's name"
 check checkpoint-diff checkpoint diff "$dir/run/checkpoints/step-00000001" "$dir/run/checkpoints/step-00000002" --json
 check checkpoint-verify checkpoint verify "$dir/run" --json
 grep -q '"problems":\[\],"ok":true' "$dir/out" || fail "checkpoint verify: $(cat "$dir/out")"

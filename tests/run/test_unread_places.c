@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "run/memckpt.h"
+#include "run/pulse.h"
 #include "run/skips.h"
 
 enum way { FAILS, DENIED, LIES, SHORTER, DELAYED, WAYS };
@@ -294,6 +295,40 @@ static int reads_skips(void *ctx, struct err *e)
     return rc ? 0 : n == 3 ? 1 : -1;
 }
 
+/* How a run is: never one of no starts, nor of no steps. */
+static int looks(void *ctx, struct err *e)
+{
+    struct pulse *p = ctx;
+    int rc = pulse_look(p, e);
+    return rc ? 0 : p->n_starts == 2 && p->steps == 77 && p->step == 4 && p->ended == 2 ? 1 : -1;
+}
+
+static void a_run_that_is_watched(void **state)
+{
+    (void)state;
+    static const char *const file[][2] =
+        {{"starts.jsonl", "{\"time\": \"2025-01-01T00:00:00Z\"}\n{\"time\": \"2025-01-02T00:00:00Z\"}\n"},
+         {"ends.jsonl", "{\"time\": \"2025-01-03T00:00:00Z\", \"starts\": 2}\n"},
+         {"config.yaml", "model: {}\nrun:\n  steps: 77\n"},
+         {"metrics.jsonl", "{\"step\": 4, \"loss\": 1.5}\n"}};
+    struct err e;
+    char *dir = scratch_new();
+    struct pulse *p;
+    for (int i = 0; i < 4; i++) {
+        char *path = fs_join(dir, file[i][0]);
+        assert_ok(fs_write_atomic(path, file[i][1], strlen(file[i][1]), &e));
+        xfree(path);
+    }
+    assert_ok(pulse_open(&p, dir, &e));
+    for (int i = 0; i < 4; i++) {
+        char *path = fs_join(dir, file[i][0]);
+        walk(file[i][0], path, false, looks, p, 2);
+        xfree(path);
+    }
+    pulse_close(p);
+    scratch_free(dir);
+}
+
 static void small_files(void **state)
 {
     (void)state;
@@ -318,6 +353,7 @@ int main(void)
         cmocka_unit_test(copies_in_a_folder),
         cmocka_unit_test(memory_of_a_host),
         cmocka_unit_test(small_files),
+        cmocka_unit_test(a_run_that_is_watched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
