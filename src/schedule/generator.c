@@ -86,8 +86,7 @@ static int check_numbers(const struct generator *g, int p, int m, int v, int rou
     if (p < 1 || m < 1)
         return err_set(e, ERR_REQUEST, "%s: %d stages, %d microbatches: choose 1 or more", g->name, p, m);
     if (g->max_ranks && p > g->max_ranks)
-        return err_set(e, ERR_REQUEST, "%s runs on %d rank, not %d; choose 1f1b", g->name, g->max_ranks,
-                       p);
+        return err_set(e, ERR_REQUEST, "%s runs on %d rank, not %d; choose 1f1b", g->name, g->max_ranks, p);
     if (v < g->min_chunks || v > g->max_chunks)
         return err_set(e, ERR_REQUEST, "%s: %d chunks per rank; choose %d%s", g->name, v,
                        v < g->min_chunks ? g->min_chunks : g->max_chunks,

@@ -272,14 +272,9 @@ static int read_list(const char *at, const char *key, struct advice *p, int n)
 /* Everything that the text says could be done; of an explanation that ends in advice the end. */
 static int read_advice(const char *text, const char *key, struct advice *p)
 {
-    static const char *const before[] = {"the nearest that does is ",
-                                         "the nearest that fits is ",
-                                         "did you mean '",
-                                         "choose at most ",
-                                         "choose at least ",
-                                         "choose that, or ",
-                                         "choose ",
-                                         "wanted 1 or more, or "};
+    static const char *const before[] =
+        {"the nearest that does is ", "the nearest that fits is ", "did you mean '", "choose at most ",
+         "choose at least ",          "choose that, or ",          "choose ",        "wanted 1 or more, or "};
     int n = 0, ranks;
     const char *at = NULL, *start = strstr(text, "start ");
     for (size_t i = 0; !at && i < sizeof before / sizeof *before; i++)
