@@ -33,53 +33,63 @@ static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXC
 enum { N_PASSED = sizeof passed_on / sizeof *passed_on };
 
 /* ---- what the run's files say ---- */
+/* What cannot be read is not taken for what is not there: it is told. */
+static void say_unread(const struct err *e) { log_warn("launch: what the run has done is not known: %s", e->text); }
+
 /* The last whole line, NULL: there is none. */
-static struct json *last_line(const char *run_dir, const char *name)
+static int last_line(struct json **v, const char *run_dir, const char *name, struct err *e)
 {
-    char *path = fs_join(run_dir, name), *text = xmalloc(TAIL_BYTES + 1);
-    struct json *v = NULL;
+    *v = NULL;
+    char *path = fs_join(run_dir, name), *text;
     struct fs_file f;
-    if (fs_file_open(&f, path, NULL) == OK) {
-        int64_t at = f.bytes > TAIL_BYTES ? f.bytes - TAIL_BYTES : 0, n = f.bytes - at;
-        if (fs_file_read(&f, at, (size_t)n, text, NULL) == OK) {
-            while (n && text[n - 1] != '\n') n--; /* being written */
-            int64_t end = n ? n - 1 : 0, begin = end;
-            while (begin && text[begin - 1] != '\n') begin--;
-            if (end > begin && json_parse(&v, text + begin, (size_t)(end - begin), name, NULL)) v = NULL;
-        }
-        fs_file_close(&f);
-    }
-    xfree(text);
+    bool none = fs_absent(path);
+    int code = none ? OK : fs_file_open(&f, path, e);
     xfree(path);
-    return v;
+    if (none || code) return code;
+    text = xmalloc(TAIL_BYTES + 1);
+    int64_t at = f.bytes > TAIL_BYTES ? f.bytes - TAIL_BYTES : 0, n = f.bytes - at;
+    code = fs_file_read(&f, at, (size_t)n, text, e);
+    fs_file_close(&f);
+    while (!code && n && text[n - 1] != '\n') n--; /* being written */
+    int64_t end = n ? n - 1 : 0, begin = end;
+    while (!code && begin && text[begin - 1] != '\n') begin--;
+    if (!code && end > begin && json_parse(v, text + begin, (size_t)(end - begin), name, NULL)) *v = NULL;
+    xfree(text);
+    return code;
 }
 
-int64_t relaunch_step(const char *run_dir)
+int64_t relaunch_step(const char *run_dir, struct err *e)
 {
-    struct json *v = run_dir ? last_line(run_dir, "metrics.jsonl") : NULL;
+    struct json *v = NULL;
+    int code = run_dir ? last_line(&v, run_dir, "metrics.jsonl", e) : OK;
     int64_t step = v ? json_int(json_get(v, "step"), 0) : 0;
     json_free(v);
-    return step;
+    return code ? code : step;
 }
 
 bool relaunch_finished(const char *run_dir)
 {
-    struct json *v = run_dir ? last_line(run_dir, "ends.jsonl") : NULL;
+    struct err e;
+    struct json *v = NULL;
+    if (run_dir && last_line(&v, run_dir, "ends.jsonl", &e)) say_unread(&e);
     bool finished = v && json_bool(json_get(v, "finished"), false);
     json_free(v);
     return finished;
 }
 
+enum { ENDS_UNKNOWN = -1 };
 static int64_t count_ends(const char *run_dir)
 {
     char *path = fs_join(run_dir, "ends.jsonl"), *text = NULL;
     size_t n = 0;
+    struct err e;
     int64_t lines = 0;
-    if (fs_exists(path) && !fs_read_all(path, ENDS_MOST, &text, &n, NULL))
-        for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
+    int code = fs_absent(path) ? OK : fs_read_all(path, ENDS_MOST, &text, &n, &e);
+    for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
+    if (code) say_unread(&e);
     xfree(text);
     xfree(path);
-    return lines;
+    return code ? ENDS_UNKNOWN : lines;
 }
 
 /* ---- the job ---- */
@@ -88,6 +98,8 @@ struct job_run {
     sigset_t watched, before;
     pid_t child, self;
     int64_t ends;  /* of the run, when the job was started */
+    int64_t step;  /* the last that was read */
+    bool unread;   /* what came after it cannot be */
     int asked;     /* the signal that this process got, 0 none */
     bool silenced; /* killed for being quiet */
 };
@@ -118,6 +130,17 @@ static int start(struct job_run *j, struct err *e)
     if (j->child == 0) become(j);
     setpgid(j->child, j->child); /* whoever is first */
     return OK;
+}
+
+/* The run's last step, as far as it can be read. */
+static int64_t step_of(struct job_run *j)
+{
+    struct err e;
+    int64_t step = relaunch_step(j->l->run_dir, &e);
+    if (step < 0 && !j->unread) say_unread(&e);
+    j->unread = step < 0;
+    if (step >= 0) j->step = step;
+    return j->step;
 }
 
 /* A signal that came, 0 none in that time. */
@@ -213,7 +236,7 @@ static void ask_for_stacks(const struct job_run *j)
 static int watch(struct job_run *j)
 {
     int status;
-    int64_t step = relaunch_step(j->l->run_dir);
+    int64_t step = step_of(j);
     double since = clock_now_s();
     for (;;) {
         pid_t over;
@@ -224,8 +247,8 @@ static int watch(struct job_run *j)
             j->asked = n;
             kill(j->child, n);
         }
-        int64_t now = j->l->quiet_s > 0 ? relaunch_step(j->l->run_dir) : step;
-        if (now != step) since = clock_now_s();
+        int64_t now = j->l->quiet_s > 0 ? step_of(j) : step;
+        if (now != step || j->unread) since = clock_now_s();
         step = now;
         if (j->l->quiet_s <= 0 || clock_now_s() - since < j->l->quiet_s || j->silenced) continue;
         log_warn("launch: no new step after step %lld for %g s: the job is killed", (long long)step, j->l->quiet_s);
@@ -269,11 +292,13 @@ static void say_how(int status, char out[64])
 }
 
 /* The status that needs no other start, -1: it died. */
-static int final_status(const struct job_run *j, int status)
+static int final_status(struct job_run *j, int status)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     bool told = WIFEXITED(status) && (code == 0 || code == 2 || code == 126 || code == 127);
-    bool failed = code == 1 && j->l->run_dir && count_ends(j->l->run_dir) == j->ends; /* it did not come to its end */
+    int64_t ends = code == 1 && j->l->run_dir ? count_ends(j->l->run_dir) : 0;
+    bool failed =
+        code == 1 && j->l->run_dir && (ends == j->ends || ends == ENDS_UNKNOWN); /* it did not come to its end */
     if (j->asked && failed) {
         log_warn("launch: the job got a signal and failed; it is not started again");
         return 1;
@@ -282,7 +307,7 @@ static int final_status(const struct job_run *j, int status)
         bool finished = relaunch_finished(j->l->run_dir);
         if (code == 0 && (finished || !j->l->run_dir)) return 0;
         log_info("launch: stopped by a signal after step %lld; the same command goes on from there",
-                 (long long)relaunch_step(j->l->run_dir));
+                 (long long)step_of(j));
         return RELAUNCH_AGAIN;
     }
     return told ? code : -1;
@@ -312,7 +337,7 @@ static void watch_signals(struct job_run *j)
 int relaunch_run(const struct relaunch *l, int *status, struct err *e)
 {
     struct job_run j = {.l = l, .self = getpid()};
-    int64_t tries = 0, best = relaunch_step(l->run_dir), all = 0;
+    int64_t tries = 0, best = step_of(&j), all = 0;
     int rc = OK;
     watch_signals(&j);
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* processes whose launcher dies stay below this one */
@@ -320,7 +345,7 @@ int relaunch_run(const struct relaunch *l, int *status, struct err *e)
         char how[64];
         double from = clock_now_s();
         int ended = watch(&j);
-        int64_t step = relaunch_step(l->run_dir);
+        int64_t step = step_of(&j);
         if ((*status = final_status(&j, ended)) >= 0) break;
         tries = step > best ? 1 : tries + 1;
         best = step > best ? step : best;

@@ -293,7 +293,7 @@ static void test_refused(void **state)
                              .tp = 3,
                              .pp = 1,
                              .weights = PACKING_INT8,
-                             .why = "or whole weights (without --weights)"});
+                             .why = "choose whole weights (without --weights)"});
     written_close(&x);
 }
 

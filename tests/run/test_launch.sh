@@ -52,6 +52,11 @@ echo "run: {steps: 6}" >"$dir/c.yaml"
 ends 0 6 --restarts 1 -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/steps"
 grep -q "at step 5; .*restart 5, 1 of 1 without" "$dir/err" || fail "progress does not reset the count: $(cat "$dir/err")"
 FAKE=stuck ends 1 3 --restarts 2 -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/stuck"
+for file in metrics ends; do # what cannot be read is told, once, and is not taken for what is not there
+    mkdir -p "$dir/unread-$file/$file.jsonl"
+    FAKE=stuck ends 1 1 --restarts 0 -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/unread-$file"
+    grep -q "what the run has done is not known: .*$file.jsonl" "$dir/err" || fail "$file.jsonl cannot be read: $(cat "$dir/err")"
+done
 FAKE=quiet ends 1 1 --restarts 0 --quiet 1 -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/quiet"
 grep -q "no new step after step 1 for 1 s: the job is killed" "$dir/err" || fail "quiet: $(cat "$dir/err")"
 ! grep -qs '^[^)]*) [^Z]' "/proc/$(cat "$dir/quiet/apart")/stat" || fail "a process in a group and session of its own outlived the quiet job"
