@@ -48,10 +48,14 @@ static int failed(const struct loads *l, const char *what, struct err *e)
     return err_errno(e, ERR_IO, errno, "%s: cannot be %s", l->path, what);
 }
 
-static bool same_head(const struct loads *l)
+/* 1: the file begins as ours would, 0: otherwise; < 0: it cannot be read. */
+static int same_head(const struct loads *l, int64_t bytes, struct err *e)
 {
+    if (bytes < (int64_t)l->head.n) return 0;
     char *head = xmalloc(l->head.n);
-    bool same = pread(l->fd, head, l->head.n, 0) == (ssize_t)l->head.n && memcmp(head, l->head.p, l->head.n) == 0;
+    ssize_t n = pread(l->fd, head, l->head.n, 0);
+    if (n >= 0) errno = EIO;
+    int same = n == (ssize_t)l->head.n ? !memcmp(head, l->head.p, l->head.n) : failed(l, "read", e);
     xfree(head);
     return same;
 }
@@ -75,7 +79,8 @@ static int begin(struct loads *l, int64_t step, struct err *e)
         if (l->fd < 0) return failed(l, "opened", e);
         if (fstat(l->fd, &st)) return failed(l, "looked at", e);
         if (st.st_size == 0) return OK;
-        if (step > 1 && same_head(l)) return cut(l, (int64_t)st.st_size, step, e);
+        int same = step > 1 ? same_head(l, (int64_t)st.st_size, e) : 0;
+        if (same) return same < 0 ? same : cut(l, (int64_t)st.st_size, step, e);
         CHECK(!again, "%s came back", l->path);
         close(l->fd);
         l->fd = -1;

@@ -240,29 +240,34 @@ static int read_steps(struct pulse *p, struct err *e)
     return rc;
 }
 
-static void read_checkpoint(struct pulse *p)
+static int read_checkpoint(struct pulse *p, struct err *e)
 {
     char *path = fs_join(p->dir, "checkpoints/latest");
     long long step;
     ssize_t n = readlink(path, p->checkpoint, sizeof p->checkpoint - 1);
+    int rc = n < 0 && errno != ENOENT && errno != EINVAL ? err_errno(e, ERR_IO, errno, "%s: cannot be read", path) : OK;
     p->checkpoint[n > 0 ? n : 0] = 0;
     p->saved = sscanf(p->checkpoint, "step-%lld", &step) == 1 ? step : -1;
     xfree(path);
+    return rc;
 }
 
-/* The first line of what a failure left: its cause. */
-static void read_errors(struct pulse *p)
+/* The first line of what a failure left: its cause. What cannot be read is told in its place. */
+static int read_errors(struct pulse *p, struct err *e)
 {
     char **names;
-    int n;
-    struct err ignored;
+    int n, rc;
+    struct err why;
     p->n_errors = 0;
-    if (fs_list(p->dir, &names, &n, &ignored)) return;
+    if ((rc = fs_list(p->dir, &names, &n, e))) return rc;
     for (int i = 0; i < n; i++) {
         if (strncmp(names[i], "flight-rank", 11)) continue;
         char *path = fs_join(p->dir, names[i]), first[PULSE_TEXT] = "";
         FILE *f;
-        if (!fs_stream_open(&f, path, FS_LINES_MOST, &ignored) && fgets(first, sizeof first, f)) {
+        if (fs_stream_open(&f, path, FS_LINES_MOST, &why)) {
+            snprintf(first, sizeof first, "%.*s", PULSE_TEXT - 1, why.text);
+            if (!fs_absent(path)) add_error(p, first);
+        } else if (fgets(first, sizeof first, f)) {
             first[strcspn(first, "\n")] = 0;
             add_error(p, first);
         }
@@ -270,6 +275,7 @@ static void read_errors(struct pulse *p)
         xfree(path);
     }
     fs_list_free(names, n);
+    return OK;
 }
 
 /* The first two lines of stacks.txt: what waited for how long, and which process wrote it when. */
@@ -277,9 +283,14 @@ static void read_stacks(struct pulse *p)
 {
     char *path = fs_join(p->dir, HANG_SUMMARY), cause[PULSE_TEXT / 2] = "", when[PULSE_TEXT / 4] = "";
     FILE *f;
-    struct err ignored;
+    struct err why;
     p->stacks[0] = p->stacks_cause[0] = 0;
-    if (!fs_stream_open(&f, path, FS_LINES_MOST, &ignored) && fgets(cause, sizeof cause, f)) {
+    if (fs_stream_open(&f, path, FS_LINES_MOST, &why)) {
+        if (!fs_absent(path)) {
+            snprintf(p->stacks, sizeof p->stacks, "%s", path);
+            snprintf(p->stacks_cause, sizeof p->stacks_cause, "%.*s", (int)sizeof p->stacks_cause - 1, why.text);
+        }
+    } else if (fgets(cause, sizeof cause, f)) {
         (void)!fgets(when, sizeof when, f);
         cause[strcspn(cause, "\n")] = when[strcspn(when, "\n")] = 0;
         snprintf(p->stacks, sizeof p->stacks, "%s", path);
@@ -311,9 +322,9 @@ int pulse_look(struct pulse *p, struct err *e)
     if (!rc) rc = small_lines(p, "starts.jsonl", start_line, e);
     if (!rc) rc = small_lines(p, "ends.jsonl", end_line, e);
     if (!rc) rc = read_steps(p, e);
+    if (!rc) rc = read_checkpoint(p, e);
+    if (!rc) rc = read_errors(p, e);
     if (rc) return rc; /* whether it goes on cannot be told */
-    read_checkpoint(p);
-    read_errors(p);
     read_stacks(p);
     judge(p);
     return rc;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "run/memckpt.h"
+#include "run/loads.h"
 #include "run/pulse.h"
 #include "run/skips.h"
 
@@ -300,7 +301,7 @@ static int looks(void *ctx, struct err *e)
 {
     struct pulse *p = ctx;
     int rc = pulse_look(p, e);
-    return rc ? 0 : p->n_starts == 2 && p->steps == 77 && p->step == 4 && p->ended == 2 ? 1 : -1;
+    return rc ? 0 : p->n_starts == 2 && p->steps == 77 && p->step == 4 && p->ended == 2 && p->n_errors == 1 ? 1 : -1;
 }
 
 static void a_run_that_is_watched(void **state)
@@ -310,22 +311,53 @@ static void a_run_that_is_watched(void **state)
         {{"starts.jsonl", "{\"time\": \"2025-01-01T00:00:00Z\"}\n{\"time\": \"2025-01-02T00:00:00Z\"}\n"},
          {"ends.jsonl", "{\"time\": \"2025-01-03T00:00:00Z\", \"starts\": 2}\n"},
          {"config.yaml", "model: {}\nrun:\n  steps: 77\n"},
-         {"metrics.jsonl", "{\"step\": 4, \"loss\": 1.5}\n"}};
+         {"metrics.jsonl", "{\"step\": 4, \"loss\": 1.5}\n"},
+         {"flight-rank0.txt", "rank 0: the cause\n"}};
+    enum { FILES = sizeof file / sizeof *file };
     struct err e;
     char *dir = scratch_new();
     struct pulse *p;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < FILES; i++) {
         char *path = fs_join(dir, file[i][0]);
         assert_ok(fs_write_atomic(path, file[i][1], strlen(file[i][1]), &e));
         xfree(path);
     }
     assert_ok(pulse_open(&p, dir, &e));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < FILES; i++) {
         char *path = fs_join(dir, file[i][0]);
         walk(file[i][0], path, false, looks, p, 2);
         xfree(path);
     }
     pulse_close(p);
+    scratch_free(dir);
+}
+
+/* Loads of experts that a run goes on with: never taken for another run's, which are moved away. */
+static const double *const load[] = {NULL, (const double[]){1, 2, 3}};
+static int goes_on(void *ctx, struct err *e)
+{
+    struct loads *l;
+    char *aside = fs_join(ctx, "expert_load.bin.aside-1");
+    int rc = loads_open(&l, ctx, 10, load, 2, 3, e), closed = rc ? rc : loads_close(l, e);
+    const char *watch = fault.watch;
+    fault.watch = NULL; /* this look is the test's own */
+    bool moved = fs_exists(aside);
+    fault.watch = watch;
+    xfree(aside);
+    return moved ? -1 : closed ? 0 : 1;
+}
+
+static void loads_of_experts(void **state)
+{
+    (void)state;
+    struct err e;
+    struct loads *l;
+    char *dir = scratch_new(), *path = fs_join(dir, "expert_load.bin");
+    assert_ok(loads_open(&l, dir, 1, load, 2, 3, &e));
+    assert_ok(loads_add(l, 1, load, &e));
+    assert_ok(loads_close(l, &e));
+    walk("loads of experts", path, false, goes_on, dir, 2);
+    xfree(path);
     scratch_free(dir);
 }
 
@@ -350,10 +382,8 @@ int main(void)
 {
     setenv("LOG", "error", 1); /* warnings are what these tests provoke */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_in_a_folder),
-        cmocka_unit_test(memory_of_a_host),
-        cmocka_unit_test(small_files),
-        cmocka_unit_test(a_run_that_is_watched),
+        cmocka_unit_test(copies_in_a_folder),    cmocka_unit_test(memory_of_a_host), cmocka_unit_test(small_files),
+        cmocka_unit_test(a_run_that_is_watched), cmocka_unit_test(loads_of_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
