@@ -379,6 +379,15 @@ static void test_ends(void **state)
         assert_int_equal(h.text.n, at);
         assert_memory_equal(str_text(&h.text), whole.text.p, h.text.n);
         str_free(&h.text);
+        s = spec_of(1, ids, &h); /* before so many tokens it is text like any */
+        s.stop = stops;
+        s.n_stop = 2;
+        s.min_tokens = s.max_tokens;
+        add(a, &s);
+        run(a);
+        if (h.why == ANSWER_LENGTH) assert_int_equal(h.text.n, whole.text.n);
+        else assert_memory_equal(whole.text.p + whole.text.n - 3, stop, 3); /* whole with the last one */
+        str_free(&h.text);
     }
     s = spec_of(1, ids, &h);
     h.limit = 3;
