@@ -57,7 +57,7 @@ losses() { sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/' "$1/metric
 rm -rf "$dir/away/checkpoints/step-00000005"
 "$tutti" train "$dir/tiny.yaml" run.dir="$dir/killed" run.steps=4000 "${away[@]}" >"$dir/log" 2>&1 &
 pid=$!
-for i in $(seq 300); do [ -e "$dir/killed/checkpoints/step-00000003" ] && break; sleep 0.1; done
+while kill -0 $pid 2>/dev/null && [ ! -e "$dir/killed/checkpoints/step-00000003" ]; do sleep 0.1; done # however slow it is
 kill -9 $pid
 wait $pid 2>/dev/null
 [ -z "$(ls -A "$dir/disk")" ] || fail "left behind: $(ls -A "$dir/disk")"
@@ -85,14 +85,14 @@ grep -q offload "$dir/plain/metrics.jsonl" && fail "a run in memory tells of a d
 # Somebody writes to the file of one rank of two while they train: the step that reads it ends the run on both, by name.
 "$tutti" train "$dir/tiny.yaml" -n 2 run.dir="$dir/bad" run.steps=100000 checkpoint.every=0 "${away[@]}" >"$dir/log" 2>&1 &
 pid=$!
-for i in $(seq 300); do [ -s "$dir/bad/metrics.jsonl" ] && break; sleep 0.1; done
+while kill -0 $pid 2>/dev/null && [ ! -s "$dir/bad/metrics.jsonl" ]; do sleep 0.1; done
 file=
 for f in /proc/$pid/fd/*; do case $(readlink "$f") in "$dir/disk/"*) file=$f ;; esac; done
 [ -n "$file" ] || fail "the run has no file in the folder"
 # What is written between a read and the step's own write is gone with it: many times, and over many steps.
 steps() { grep -c '"loss"' "$dir/bad/metrics.jsonl"; }
 until=$(($(steps) + 30))
-for ((i = 0; i < 100 || (i < 5000 && $(steps) < until); i++)); do
+for ((i = 0; i < 100 || $(steps) < until; i++)); do
     kill -0 $pid 2>/dev/null || break
     dd if=/dev/urandom of="$file" bs=65536 seek=$((i % 40)) count=1 conv=notrunc,nocreat 2>/dev/null
     sleep 0.05
