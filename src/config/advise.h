@@ -8,8 +8,15 @@
 
 #include "config/config.h"
 
-enum { ADVICE_BYTES = 64 };
-/* "; choose 6 or 8": the multiples of `of` next to an integer key's value; of those above 0. */
-const char *advise_multiple(const struct config *c, const char *key, int64_t of, char out[ADVICE_BYTES]);
+/* Integer keys whose values are multiples of another number: what is not one is refused, with the multiples above 0
+ * that are next to it. */
+struct multiple {
+    const char *key;
+    bool (*is)(const struct config *c); /* none */
+    int64_t (*of)(const struct config *c);
+    const char *why;
+};
+int advise_multiples(const struct config *c, const struct conf *f, const struct multiple *rows, size_t n,
+                     const char *objective, struct err *e);
 
 #endif

@@ -50,7 +50,7 @@ int config_check_params(const struct config *c, const struct conf *f, struct err
     if (!c->adapter.kind && !c->train.only.n && !c->train.freeze.n) return OK;
     if (!try_params(c, &why)) return OK;
     const char *text = strstr(why.text, ": ");
-    CHECK(text && sscanf(why.text, "%63[a-z_.]", key) == 1, "no key: %s", why.text);
+    if (!text || sscanf(why.text, "%63[a-z_.]", key) != 1) return err_set(e, ERR_REQUEST, "%s", why.text);
     int64_t tp = !strcmp(key, "adapter.base") ? whole_blocks(c) : 0;
     if (tp)
         snprintf(instead, sizeof instead, ", or parallel.tp: %lld (-n %lld)", (long long)tp,

@@ -91,13 +91,7 @@ static const struct {
     {"run.replay_every", witnessed, "a part of a batch is not computed again by another rank; choose 0"},
 };
 
-/* Keys whose values are multiples of another number. */
-static const struct {
-    const char *key;
-    bool (*is)(const struct config *c);
-    int64_t (*of)(const struct config *c);
-    const char *why;
-} multiples[] = {
+static const struct multiple multiples[] = {
     {"batch.global", no_groups, of_group, "a step is whole groups of train.grpo.group answers"},
     {"checkpoint.every", saves_amid, of_updates, AMID},
     {"checkpoint.memory_every", keeps_amid, of_updates, AMID},
@@ -106,7 +100,6 @@ static const struct {
 
 int config_resolve_policy(struct config *c, const struct conf *f, struct err *e)
 {
-    char out[ADVICE_BYTES];
     if (c->train.objective != OBJECTIVE_GRPO) return OK;
     if (c->train.grpo.tokens > c->model.seq_len)
         return conf_error(f, e, "train.grpo.tokens",
@@ -115,10 +108,8 @@ int config_resolve_policy(struct config *c, const struct conf *f, struct err *e)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].is(c))
             return conf_error(f, e, refused[i].key, "beside train.objective: grpo: %s", refused[i].why);
-    for (size_t i = 0; i < sizeof multiples / sizeof *multiples; i++)
-        if (multiples[i].is(c))
-            return conf_error(f, e, multiples[i].key, "beside train.objective: grpo: %s%s", multiples[i].why,
-                              advise_multiple(c, multiples[i].key, multiples[i].of(c), out));
+    int rc = advise_multiples(c, f, multiples, sizeof multiples / sizeof *multiples, "grpo", e);
+    if (rc) return rc;
     c->model.by_token = true;
     return OK;
 }

@@ -75,13 +75,7 @@ static const struct {
     {"run.replay_every", witnessed, "steps on preferences are not computed a second time by others; choose 0"},
 };
 
-/* Keys whose values are multiples of another number. */
-static const struct {
-    const char *key;
-    bool (*is)(const struct config *c);
-    int64_t (*of)(const struct config *c);
-    const char *why;
-} multiples[] = {
+static const struct multiple multiples[] = {
     {"batch.global", is_odd, of_two, "counts answers, and a pair is two"},
 };
 
@@ -94,18 +88,12 @@ void config_resolve_score(struct config *c, const struct conf *f)
 
 int config_resolve_preference(struct config *c, const struct conf *f, struct err *e)
 {
-    char out[ADVICE_BYTES];
+    const char *objective = c->train.objective == OBJECTIVE_DPO ? "dpo" : "reward";
     if (!config_prefers(c)) return OK;
     if (!is_given(f, "data.pack")) c->data.pack = PACK_PADDED;
     if (!is_given(f, "batch.micro")) c->batch.micro = 1;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].is(c))
-            return conf_error(f, e, refused[i].key, "beside train.objective: %s: %s",
-                              c->train.objective == OBJECTIVE_DPO ? "dpo" : "reward", refused[i].why);
-    for (size_t i = 0; i < sizeof multiples / sizeof *multiples; i++)
-        if (multiples[i].is(c))
-            return conf_error(f, e, multiples[i].key, "beside train.objective: %s: %s%s",
-                              c->train.objective == OBJECTIVE_DPO ? "dpo" : "reward", multiples[i].why,
-                              advise_multiple(c, multiples[i].key, multiples[i].of(c), out));
-    return OK;
+            return conf_error(f, e, refused[i].key, "beside train.objective: %s: %s", objective, refused[i].why);
+    return advise_multiples(c, f, multiples, sizeof multiples / sizeof *multiples, objective, e);
 }

@@ -58,7 +58,8 @@ static int last_line(struct json **v, const char *run_dir, const char *name, str
     return code;
 }
 
-int64_t relaunch_step(const char *run_dir, struct err *e)
+/* In metrics.jsonl, 0 none; < 0: it cannot be read. */
+static int64_t last_step(const char *run_dir, struct err *e)
 {
     struct json *v = NULL;
     int code = run_dir ? last_line(&v, run_dir, "metrics.jsonl", e) : OK;
@@ -67,7 +68,7 @@ int64_t relaunch_step(const char *run_dir, struct err *e)
     return code ? code : step;
 }
 
-bool relaunch_finished(const char *run_dir)
+static bool is_finished(const char *run_dir)
 {
     struct err e;
     struct json *v = NULL;
@@ -136,7 +137,7 @@ static int start(struct job_run *j, struct err *e)
 static int64_t step_of(struct job_run *j)
 {
     struct err e;
-    int64_t step = relaunch_step(j->l->run_dir, &e);
+    int64_t step = last_step(j->l->run_dir, &e);
     if (step < 0 && !j->unread) say_unread(&e);
     j->unread = step < 0;
     if (step >= 0) j->step = step;
@@ -304,7 +305,7 @@ static int final_status(struct job_run *j, int status)
         return 1;
     }
     if (j->asked && (code == 0 || !told)) {
-        bool finished = relaunch_finished(j->l->run_dir);
+        bool finished = is_finished(j->l->run_dir);
         if (code == 0 && (finished || !j->l->run_dir)) return 0;
         log_info("launch: stopped by a signal after step %lld; the same command goes on from there",
                  (long long)step_of(j));

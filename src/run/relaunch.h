@@ -31,9 +31,4 @@ struct relaunch {
  * other thread. */
 int relaunch_run(const struct relaunch *l, int *status, struct err *e);
 
-/* The last step in run_dir/metrics.jsonl, 0 none, < 0 it cannot be read. */
-int64_t relaunch_step(const char *run_dir, struct err *e);
-/* Whether the last line of ends.jsonl says that the run is finished; that it cannot be read is told. */
-bool relaunch_finished(const char *run_dir);
-
 #endif
