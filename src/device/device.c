@@ -42,6 +42,24 @@ static void ledger_remove(struct ledger *l, enum mem_cat c, size_t bytes)
     if (of_device(c)) l->now_total -= bytes;
 }
 
+/* Memory that the tier takes for a buffer there: checksums, and with the first what its threads need. */
+static size_t tier_memory(const struct device *d, size_t bytes)
+{
+    return tier_sums(bytes) + (d->n_on_disk ? 0 : TIER_ROOMS);
+}
+
+static void count_tier(struct device *d, size_t bytes)
+{
+    ledger_add(&d->ledger, MEM_DATA, tier_memory(d, bytes));
+    d->n_on_disk++;
+}
+
+static void uncount_tier(struct device *d, size_t bytes)
+{
+    d->n_on_disk--;
+    ledger_remove(&d->ledger, MEM_DATA, tier_memory(d, bytes));
+}
+
 static int new_buffer(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, bool host, struct err *e)
 {
     *b = (struct buffer){.dev = d, .bytes = bytes, .cat = cat, .host = host};
@@ -56,6 +74,7 @@ static int new_buffer(struct buffer *b, struct device *d, enum mem_cat cat, size
         }
     }
     ledger_add(&d->ledger, cat, bytes);
+    if (cat == MEM_DISK && bytes) count_tier(d, bytes);
     return OK;
 }
 
@@ -73,6 +92,7 @@ void buffer_free(struct buffer *b)
 {
     if (!b->dev) return;
     ledger_remove(&b->dev->ledger, b->cat, b->bytes);
+    if (b->cat == MEM_DISK && b->bytes) uncount_tier(b->dev, b->bytes);
     if (b->bytes) b->dev->ops->release(b->dev, b->cat, b->p, b->bytes);
     memset(b, 0, sizeof *b);
 }

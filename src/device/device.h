@@ -39,7 +39,7 @@ enum mem_cat {
     MEM_ACTIVATION, /* slabs: what forward keeps for backward, one per live (stage, microbatch) */
     MEM_WGRAD,      /* what backward keeps for deferred weight gradients */
     MEM_COMM,       /* communication buckets */
-    MEM_DATA,       /* tokens, targets, positions, constant tables */
+    MEM_DATA,       /* tokens, targets, positions, constant tables; what the tier needs of memory */
     MEM_SCRATCH,    /* lives within one action */
     MEM_HOST,       /* put away in the host's memory, which only copies touch: not the device's, and in none of its
                        totals */
@@ -153,6 +153,7 @@ struct device {
     struct ledger ledger;
     struct team *team;         /* cpu: worker threads of this rank, which its streams run on; NULL otherwise */
     int n_streams, n_events;   /* live handles */
+    int n_on_disk;             /* live buffers of MEM_DISK that have bytes */
     bool counts_only;          /* null: nothing is there to compute with */
     struct device_pages pages; /* cpu; all zeros: its own */
     struct tier *tier;         /* cpu: where MEM_DISK is (device_tier_set); NULL: there is none */

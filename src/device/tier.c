@@ -45,7 +45,7 @@ struct tier {
     bool reserved;
     uint64_t *sum;  /* by block; 0: never written. Of requests' own blocks, which nobody else touches meanwhile */
     uint64_t zeros; /* the checksum of a block of zeros */
-    char *bounce[TIER_THREADS];
+    char *bounce[TIER_THREADS]; /* TIER_ROOM each, once something is reserved */
     pthread_t thread[TIER_THREADS];
     int n_threads;
     /* The lock guards what follows. */
@@ -310,13 +310,17 @@ static int open_in(const char *dir, int flags)
 }
 
 /* Some file systems open a file for direct I/O and then take none. */
-static int open_direct(const char *dir, char *aligned)
+static int open_direct(const char *dir)
 {
-    int fd = open_in(dir, O_DIRECT);
-    if (fd < 0 || (pwrite(fd, aligned, TIER_BLOCK, 0) == TIER_BLOCK && pread(fd, aligned, TIER_BLOCK, 0) == TIER_BLOCK))
-        return fd;
-    close(fd);
-    return -1;
+    char *aligned = mem_pages_new(TIER_BLOCK);
+    int fd = aligned ? open_in(dir, O_DIRECT) : -1;
+    if (fd >= 0 &&
+        (pwrite(fd, aligned, TIER_BLOCK, 0) != TIER_BLOCK || pread(fd, aligned, TIER_BLOCK, 0) != TIER_BLOCK)) {
+        close(fd);
+        fd = -1;
+    }
+    if (aligned) mem_pages_free(aligned, TIER_BLOCK);
+    return fd;
 }
 
 static int open_file(struct tier *t, const char *dir, struct err *e)
@@ -327,7 +331,7 @@ static int open_file(struct tier *t, const char *dir, struct err *e)
                          "memory.offload_to: %s: this folder is for what is offloaded; make it, on a fast local disk",
                          dir);
     if (!S_ISDIR(s.st_mode)) return err_set(e, ERR_REQUEST, "memory.offload_to: %s is no folder", dir);
-    t->fd = open_direct(dir, t->bounce[0]);
+    t->fd = open_direct(dir);
     t->direct = t->fd >= 0;
     if (t->fd < 0) t->fd = open_in(dir, 0);
     if (t->fd >= 0) return OK;
@@ -358,12 +362,7 @@ int tier_open(struct tier **out, const char *dir, struct err *e)
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->more, NULL);
     pthread_cond_init(&t->done, NULL);
-    int rc = OK;
-    for (int i = 0; i < TIER_THREADS && !rc; i++) { /* a piece that lies across blocks needs one more */
-        t->bounce[i] = mem_pages_new(TIER_PIECE + 2 * TIER_BLOCK);
-        if (!t->bounce[i]) rc = err_set(e, ERR_MEMORY, "no memory for what is on its way to memory.offload_to");
-    }
-    if (!rc) rc = open_file(t, dir, e);
+    int rc = open_file(t, dir, e);
     if (!rc) rc = start_threads(t, e);
     if (!rc) return OK;
     tier_close(t);
@@ -381,7 +380,7 @@ void tier_close(struct tier *t)
     pthread_mutex_unlock(&t->lock);
     for (int i = 0; i < t->n_threads; i++) pthread_join(t->thread[i], NULL);
     for (int i = 0; i < TIER_THREADS; i++)
-        if (t->bounce[i]) mem_pages_free(t->bounce[i], TIER_PIECE + 2 * TIER_BLOCK);
+        if (t->bounce[i]) mem_pages_free(t->bounce[i], TIER_ROOM);
     if (t->fd >= 0) close(t->fd);
     pthread_cond_destroy(&t->more);
     pthread_cond_destroy(&t->done);
@@ -422,13 +421,25 @@ static int fill(struct tier *t)
     return 0;
 }
 
+static int take_rooms(struct tier *t, struct err *e)
+{
+    for (int i = 0; i < TIER_THREADS; i++) {
+        t->bounce[i] = mem_pages_new(TIER_ROOM);
+        if (!t->bounce[i]) return err_set(e, ERR_MEMORY, "no memory for what is on its way to memory.offload_to");
+    }
+    return OK;
+}
+
 int tier_reserve(struct tier *t, struct err *e)
 {
     struct statvfs s;
     char want[32], have[32], more[32];
     t->reserved = true;
-    int rc = t->taken ? fill(t) : 0;
-    if (!rc) t->sum = xcalloc(to_size(t->taken / TIER_BLOCK) + 1, sizeof *t->sum);
+    if (!t->taken) return OK;
+    int rc = take_rooms(t, e);
+    if (rc) return rc;
+    rc = fill(t);
+    if (!rc) t->sum = xcalloc(to_size(t->taken / TIER_BLOCK), sizeof *t->sum);
     if (!rc) return OK;
     if (rc != ENOSPC && rc != EFBIG && rc != EDQUOT)
         return err_errno(e, ERR_IO, rc, "memory.offload_to: %s: no space of %s could be reserved", t->dir,
@@ -445,45 +456,43 @@ int tier_reserve(struct tier *t, struct err *e)
                      t->dir, str_bytes(want, (double)t->taken));
 }
 
+/* So many bytes from the start of the file on, around again at its end: pieces from and to the threads' own rooms,
+ * which they do not need for whole blocks in whole pages. Waits. */
+static void pass(struct tier *t, int64_t bytes, bool put)
+{
+    uint64_t last = 0;
+    int room = 0;
+    for (int64_t left = t->taken ? bytes : 0, at = 0, m; left > 0;
+         left -= m, at += m, room = (room + 1) % TIER_THREADS) {
+        if (at == t->taken) at = 0;
+        m = left < TIER_PIECE ? (int64_t)whole_blocks(to_size(left)) : TIER_PIECE;
+        if (m > t->taken - at) m = t->taken - at;
+        last = begin(t, at, t->bounce[room], to_size(m), put);
+    }
+    tier_wait(t, last);
+}
+
 double tier_time(struct tier *t, int64_t put, int64_t get)
 {
-    const int64_t room = t->taken < MEASURED ? t->taken : MEASURED, bytes[] = {put, get};
-    char *p = room ? mem_pages_new((size_t)room) : NULL;
     double from = clock_now_s();
-    if (!p) return 0;
-    memset(p, 1, (size_t)room);
-    for (int back = 0; back < 2; back++) {
-        uint64_t last = 0;
-        for (int64_t left = bytes[back], at = 0, m; left > 0; left -= m, at += m) {
-            if (at + TIER_BLOCK > t->taken) at = 0;
-            m = left < room ? left : room;
-            if (m > t->taken - at) m = t->taken - at;
-            void *there = (void *)(DEVICE_IN_FILE | (uintptr_t)at);
-            last = back ? tier_get(t, p, there, (size_t)m) : tier_put(t, there, p, (size_t)m);
-        }
-        tier_wait(t, last);
-    }
-    from = clock_now_s() - from;
-    mem_pages_free(p, (size_t)room);
-    return from;
+    pass(t, put, true);
+    pass(t, get, false);
+    return clock_now_s() - from;
 }
 
 void tier_measure(struct tier *t, double *put, double *get)
 {
-    size_t n = t->taken < MEASURED ? (size_t)t->taken : MEASURED;
-    void *at = (void *)DEVICE_IN_FILE;
-    char *p = n ? mem_pages_new(n) : NULL;
+    int64_t n = t->taken < MEASURED ? t->taken : MEASURED;
     *put = *get = 0;
-    if (!p) return;
-    memset(p, 1, n);
+    if (!n) return;
+    for (int i = 0; i < TIER_THREADS; i++) memset(t->bounce[i], 1, TIER_ROOM);
     double from = clock_now_s(), then;
-    tier_wait(t, tier_put(t, at, p, n));
+    pass(t, n, true);
     then = clock_now_s();
     *put = (double)n / (then - from + 1e-9);
-    tier_wait(t, tier_get(t, p, at, n));
+    pass(t, n, false);
     *get = (double)n / (clock_now_s() - then + 1e-9);
-    tier_zero(t, at, n);
-    mem_pages_free(p, n);
+    tier_zero(t, (void *)DEVICE_IN_FILE, to_size(n));
     pthread_mutex_lock(&t->lock);
     t->counts = (struct tier_counts){0};
     pthread_mutex_unlock(&t->lock);

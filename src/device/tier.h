@@ -27,6 +27,11 @@
 
 enum { TIER_BLOCK = 4096 /* also of direct I/O: offsets, sizes, addresses */, TIER_PIECE = 1 << 20, TIER_THREADS = 2 };
 
+/* What it takes of memory: for its threads, once something was taken, and checksums of so many bytes that are taken in
+ * one place. The ledger counts both (device.c). */
+enum { TIER_ROOM = TIER_PIECE + 2 * TIER_BLOCK /* a piece across blocks */, TIER_ROOMS = TIER_THREADS * TIER_ROOM };
+static inline size_t tier_sums(size_t bytes) { return (bytes + TIER_BLOCK - 1) / TIER_BLOCK * sizeof(uint64_t); }
+
 struct tier;
 struct tier_counts {
     int64_t put_bytes, got_bytes; /* of requests, from when they begin */
@@ -45,9 +50,10 @@ void *tier_take(struct tier *t, size_t bytes);
 void tier_give(struct tier *t, size_t bytes);
 /* Space for all that was taken so far, once, before the first request. What the disk lacks is in the error. */
 int tier_reserve(struct tier *t, struct err *e);
-/* Bytes a second of a few MiB written and read back, in what was reserved. */
+/* Bytes a second of a few MiB written and read back, in what was reserved, before its first use. */
 void tier_measure(struct tier *t, double *put, double *get);
-/* Seconds that so many bytes take there and then back, with nothing beside them; what was there is overwritten. */
+/* Seconds that so many bytes (whole blocks of them) take there and then back, with nothing beside them; what was there
+ * is overwritten. */
 double tier_time(struct tier *t, int64_t put, int64_t get);
 
 /* Begin; returns a number for tier_wait, from 1. `at` is an address in the file. */

@@ -24,6 +24,7 @@
 #include "base/check.h"
 #include "child.h"
 #include "device/device.h"
+#include "sanitized.h"
 
 /* ---- the calls of the system ---- */
 enum ill { WELL, FAILS, NOTHING, HALF }; /* an errno; 0 bytes; half of what was asked for, and the rest later */
@@ -248,7 +249,7 @@ static void test_flipped(void **state)
     }
 }
 
-/* Timing moves what it was asked to, in a file that has less room than that, or hardly any. */
+/* Timing moves what it was asked to, in whole blocks, in a file that has less room than that, or hardly any. */
 static void test_time(void **state)
 {
     (void)state;
@@ -258,7 +259,7 @@ static void test_time(void **state)
         struct tier *t = open_here((size_t)room[i], &at);
         assert_true(tier_time(t, 3 << 20, (5 << 20) + 7) > 0);
         struct tier_counts c = tier_counts(t);
-        assert_true(c.put_bytes == 3 << 20 && c.got_bytes == (5 << 20) + 7);
+        assert_true(c.put_bytes == 3 << 20 && c.got_bytes == (5 << 20) + TIER_BLOCK);
         assert_int_equal(tier_status(t, NULL), OK);
         close_here(t, (size_t)room[i]);
     }
@@ -328,7 +329,9 @@ static void test_device(void **state)
     assert_int_equal(buffer_new(&a, d, MEM_PARAM, BYTES, &e), OK);
     assert_int_equal(buffer_new(&b, d, MEM_PARAM, BYTES, &e), OK);
     assert_int_equal(buffer_new(&disk, d, MEM_DISK, BYTES, &e), OK);
-    assert_true(d->ledger.now[MEM_DISK] == BYTES && d->ledger.now_total == 2 * BYTES);
+    assert_true(d->ledger.now[MEM_DISK] == BYTES);
+    assert_true(d->ledger.now[MEM_DATA] == TIER_ROOMS + BYTES / TIER_BLOCK * sizeof(uint64_t));
+    assert_true(d->ledger.now_total == 2 * BYTES + d->ledger.now[MEM_DATA]);
     assert_int_equal(tier_reserve(t, &e), OK);
     char *in = xmalloc(BYTES), *out = xmalloc(BYTES);
     for (int i = 0; i < BYTES; i++) in[i] = (char)rng_u32(1, 2, (uint64_t)i);
@@ -366,12 +369,57 @@ static void test_device(void **state)
     device_free(d);
 }
 
+/* What becomes resident for a file is on the ledger: opened, measured and used. 1 MiB for threads, and for a system
+ * that counts pages in batches. */
+static int resident(void *p)
+{
+    enum { BYTES = 48 << 20, LEAST = 1 << 20 };
+    struct device *d;
+    struct buffer disk;
+    struct stream *copies;
+    struct tier *t;
+    struct err e;
+    double put, get;
+    (void)p;
+    if (device_cpu_new(&d, 1, &e) || stream_new(&copies, d, "copies", &e)) return 1;
+    char *here = mem_pages_new(LEAST + TIER_BLOCK);
+    memset(here, 1, LEAST + TIER_BLOCK);
+    size_t before = mem_rss_peak();
+    if (tier_open(&t, ".", &e)) return 1;
+    device_tier_set(d, t);
+    if (buffer_new(&disk, d, MEM_DISK, BYTES, &e) || tier_reserve(t, &e)) return 2;
+    tier_measure(t, &put, &get);
+    if (put <= 0 || get <= 0 || tier_counts(t).put_bytes) return 3;
+    for (int way = 0; way < 2; way++)
+        for (int at = 0; at < BYTES; at += LEAST) /* across blocks, so through the threads' rooms */
+            if (way) stream_bring_back(copies, here + 8, (char *)disk.p + at, LEAST);
+            else stream_put_away(copies, (char *)disk.p + at, here + 8, LEAST);
+    stream_sync(copies);
+    if (device_status(d, &e)) return 4;
+    size_t grown = mem_rss_peak() - before, told = d->ledger.peak_total;
+    if (grown > told + LEAST) return 5;
+    if (grown + LEAST < told) return 6; /* and what is on the ledger is there */
+    buffer_free(&disk);
+    stream_free(copies);
+    if (d->ledger.now_total) return 7;
+    device_free(d);
+    return 0;
+}
+
+static void test_resident(void **state)
+{
+    (void)state;
+    get_well();
+    if (SANITIZED) skip();
+    assert_int_equal(child_end(resident, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_life), cmocka_unit_test(test_fresh),  cmocka_unit_test(test_every_call_fails),
         cmocka_unit_test(test_flipped),     cmocka_unit_test(test_time),   cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_limited),     cmocka_unit_test(test_device),
+        cmocka_unit_test(test_limited),     cmocka_unit_test(test_device), cmocka_unit_test(test_resident),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

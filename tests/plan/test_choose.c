@@ -12,6 +12,9 @@ static const char *const toy[] = {"model.layers=6", "model.hidden=64", "model.he
                                   "model.ffn=96",   "model.vocab=300", "model.seq_len=64", "batch.global=8",
                                   "batch.micro=4",  "run.threads=1"};
 
+/* Enough of it that a disk saves more than it needs of memory itself (tier.h: two MiB). */
+#define LARGER "model.hidden=160", "model.ffn=320", "model.seq_len=128"
+
 static int load(struct config *c, struct conf **f, struct arena *a, int ranks, const char *const *more, struct err *e)
 {
     char *keys[MAX_KEYS];
@@ -115,9 +118,9 @@ static void test_offload(void **state)
         int ranks;
         const char *key[8];
     } all[] = {
-        {1, {"batch.micro=4"}},
-        {1, {"optimizer.name=muon"}}, /* cannot wait on disk, nor can weights beside it */
-        {2, {"parallel.zero=3", "batch.micro=2"}},
+        {1, {"batch.micro=4", LARGER}},
+        {1, {"optimizer.name=muon", LARGER, "model.seq_len=512"}}, /* cannot wait on disk, nor can weights beside it */
+        {2, {"parallel.zero=3", "batch.micro=2", LARGER}},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         double none, full, least, before = -1;
@@ -201,12 +204,11 @@ static void test_runs(void **state)
         struct err e;
         char limit[64], first[96];
         const char *const pp = ranks > 1 ? "parallel.pp=2" : "parallel.pp=1";
-        const char *const keys[] = {"model.layers=4", "batch.global=4", "batch.micro=2", pp, NULL};
+        const char *const keys[] = {LARGER, "model.layers=4", "batch.global=4", "batch.micro=1", pp, NULL};
         folder_open(&f);
         if (train_ranks(&f, "plain", ranks, keys, &plain, &e)) fail_msg("%s", e.text);
-        const char *const tight[] = {"model.layers=4",     "batch.global=4",
-                                     "batch.micro=2",      pp,
-                                     "memory.limit=100kB", NULL};
+        const char *const tight[] =
+            {LARGER, "model.layers=4", "batch.global=4", "batch.micro=1", pp, "memory.limit=100kB", NULL};
         assert_int_equal(train_ranks(&f, "tight", ranks, tight, &chosen, &e), ERR_REQUEST);
         double needs = 0;
         const char *at = strstr(e.text, "needs ");
@@ -215,7 +217,7 @@ static void test_runs(void **state)
         assert_int_equal(str_to_bytes(first, &needs), 0);
         snprintf(limit, sizeof limit, "memory.limit=%.0f", 0.97 * needs);
         const char *const autom[] =
-            {"model.layers=4", "batch.global=4", "batch.micro=2", pp, limit, "memory.recompute=auto", NULL};
+            {LARGER, "model.layers=4", "batch.global=4", "batch.micro=1", pp, limit, "memory.recompute=auto", NULL};
         if (train_ranks(&f, "auto", ranks, autom, &chosen, &e)) fail_msg("%s", e.text);
         assert_memory_equal(&plain.loss, &chosen.loss, sizeof plain.loss);
         same_checkpoint(&f, "plain", "auto", ranks);
@@ -228,8 +230,9 @@ static void test_runs(void **state)
         snprintf(limit, sizeof limit, "memory.limit=%.0f", 0.94 * needs);
         assert_int_equal(train_ranks(&f, "never", ranks, autom, &chosen, &e), ERR_REQUEST);
         assert_contains(e.text, "memory.offload=[");
-        const char *const disk[] = {"model.layers=4",        "batch.global=4",      "batch.micro=2",       pp,  limit,
-                                    "memory.recompute=auto", "memory.offload=auto", "memory.offload_to=.", NULL};
+        const char *const disk[] =
+            {LARGER, "model.layers=4",        "batch.global=4",      "batch.micro=1",       pp,
+             limit,  "memory.recompute=auto", "memory.offload=auto", "memory.offload_to=.", NULL};
         if (train_ranks(&f, "disk", ranks, disk, &chosen, &e)) fail_msg("%s", e.text);
         assert_memory_equal(&plain.loss, &chosen.loss, sizeof plain.loss);
         same_checkpoint(&f, "plain", "disk", ranks);
@@ -345,26 +348,27 @@ static void test_left_open(void **state)
     x = take(4, KEYS("batch.micro=2", "precision.recipe=fp32", "comm.param=bf16"), 3 * least2, &c, a, &e);
     for (int i = 0; i < x.n; i++) assert_true(x.tried[i].zero == 0 || x.tried[i].zero == 3);
     /* one rank has nobody to share with: only a disk */
-    double full = peak_of(1, KEYS("memory.recompute=full"), NULL, NULL);
-    x = take(1, KEYS("batch.micro=4", "memory.offload_to=."), 0.8 * full, &c, a, &e);
+    double full = peak_of(1, KEYS("memory.recompute=full", LARGER), NULL, NULL);
+    x = take(1, KEYS("batch.micro=4", LARGER, "memory.offload_to=."), 0.8 * full, &c, a, &e);
     assert_true(x.taken >= 0 && c.memory.away && c.memory.offload.n == 1 && peak(&c) <= 0.8 * full);
-    x = take(1, KEYS("batch.micro=4", "memory.offload_to=.", "memory.offload=[]"), 0.8 * full, &c, a, &e);
+    x = take(1, KEYS("batch.micro=4", LARGER, "memory.offload_to=.", "memory.offload=[]"), 0.8 * full, &c, a, &e);
     assert_true(x.taken < 0 && !c.memory.away);
-    x = take(1, KEYS("batch.micro=4"), 0.97 * full, &c, a, &e); /* no folder, no disk; it is said that one would do */
+    x = take(1, KEYS("batch.micro=4", LARGER), 0.97 * full, &c, a,
+             &e); /* no folder, no disk; it is said that one would do */
     assert_true(x.taken < 0 && !c.memory.away);
     assert_non_null(strstr(e.text, "batch.micro=2 fits"));
-    x = take(1, KEYS("batch.micro=1"), 0.8 * peak_of(1, KEYS("batch.micro=1", "memory.recompute=full"), NULL, NULL), &c,
-             a, &e);
+    x = take(1, KEYS("batch.micro=1", LARGER),
+             0.8 * peak_of(1, KEYS("batch.micro=1", LARGER, "memory.recompute=full"), NULL, NULL), &c, a, &e);
     assert_non_null(strstr(e.text, "to a folder fits"));
     /* both, and the least that all of it can do */
-    x = take(4, KEYS("batch.micro=2", "memory.offload_to=."), 10e3, &c, a, &e);
+    x = take(4, KEYS("batch.micro=2", LARGER, "memory.offload_to=."), 10e3, &c, a, &e);
     assert_true(x.taken < 0);
     assert_non_null(strstr(e.text, "at the zero level that needs least"));
     double least = 1e30;
     for (int i = 0; i < x.n; i++) least = fmin(least, x.tried[i].cost.bytes);
-    x = take(4, KEYS("batch.micro=2", "memory.offload_to=."), least, &c, a, &e);
+    x = take(4, KEYS("batch.micro=2", LARGER, "memory.offload_to=."), least, &c, a, &e);
     assert_true(x.taken >= 0 && c.memory.away && c.parallel.zero && peak(&c) == least);
-    x = take(4, KEYS("batch.micro=2", "memory.offload_to=."), least - 1024, &c, a, &e);
+    x = take(4, KEYS("batch.micro=2", LARGER, "memory.offload_to=."), least - 1024, &c, a, &e);
     if (!strstr(e.text, ": 1.0 KiB more. batch.micro=1 fits (")) fail_msg("%s", e.text);
     str_free(&out);
     str_free(&json);
