@@ -265,6 +265,28 @@ static void test_time(void **state)
     }
 }
 
+/* Measuring leaves nothing behind: what nobody wrote is zeros still, and no bytes were moved. */
+static void test_measure(void **state)
+{
+    (void)state;
+    static const size_t room[] = {100, 600000, 9 << 20};
+    for (size_t i = 0; i < sizeof room / sizeof *room; i++) {
+        char *at, *out = xmalloc(room[i]);
+        double put = 0, get = 0;
+        struct tier *t = open_here(room[i], &at);
+        tier_measure(t, &put, &get);
+        assert_true(put > 0 && get > 0);
+        struct tier_counts c = tier_counts(t);
+        assert_true(!c.put_bytes && !c.got_bytes);
+        memset(out, 1, room[i]);
+        tier_wait(t, tier_get(t, out, at, room[i]));
+        for (size_t k = 0; k < room[i]; k++) assert_int_equal(out[k], 0);
+        assert_int_equal(tier_status(t, NULL), OK);
+        xfree(out);
+        close_here(t, room[i]);
+    }
+}
+
 static void test_folders(void **state)
 {
     (void)state;
@@ -417,9 +439,10 @@ static void test_resident(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_life), cmocka_unit_test(test_fresh),  cmocka_unit_test(test_every_call_fails),
-        cmocka_unit_test(test_flipped),     cmocka_unit_test(test_time),   cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_limited),     cmocka_unit_test(test_device), cmocka_unit_test(test_resident),
+        cmocka_unit_test(test_random_life), cmocka_unit_test(test_fresh),   cmocka_unit_test(test_every_call_fails),
+        cmocka_unit_test(test_flipped),     cmocka_unit_test(test_time),    cmocka_unit_test(test_measure),
+        cmocka_unit_test(test_folders),     cmocka_unit_test(test_limited), cmocka_unit_test(test_device),
+        cmocka_unit_test(test_resident),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
