@@ -76,7 +76,7 @@ int64_t config_loss_rows(const struct config *c)
 static int resolve_loss_chunk(const struct config *c, const struct conf *f, struct err *e)
 {
     enum { MOST = 16384 };
-    int64_t tokens = c->batch.micro * ((c->model.seq_len + c->parallel.cp - 1) / c->parallel.cp),
+    int64_t here = (c->model.seq_len + c->parallel.cp - 1) / c->parallel.cp, tokens = c->batch.micro * here,
             rows = config_loss_rows(c);
     if (tokens / rows < MOST) return OK;
     if (c->memory.loss_chunk && tokens / MOST < 1 << 24)
@@ -85,11 +85,15 @@ static int resolve_loss_chunk(const struct config *c, const struct conf *f, stru
                           "least %lld",
                           (long long)rows, (long long)tokens, (long long)(tokens / rows), MOST,
                           (long long)(tokens / MOST + 1));
-    return conf_error(f, e, "batch.micro",
-                      "%lld sequences of %lld tokens make %lld chunks of %lld tokens of the loss (memory.loss_chunk), "
-                      "of at most %d; choose fewer, or more ranks of parallel.cp",
-                      (long long)c->batch.micro, (long long)c->model.seq_len, (long long)(tokens / rows),
-                      (long long)rows, MOST);
+    bool shorter = here / rows >= MOST; /* one sequence is too much */
+    return conf_error(f, e, shorter ? "model.seq_len" : "batch.micro",
+                      "%lld sequence%s of %lld tokens: %lld chunks of %lld tokens of the loss (memory.loss_chunk), "
+                      "of at most %d; choose %lld%s, or more ranks of parallel.cp",
+                      (long long)c->batch.micro, c->batch.micro == 1 ? "" : "s", (long long)c->model.seq_len,
+                      (long long)(tokens / rows), (long long)rows, MOST,
+                      (long long)(shorter ? (MOST * rows - 1) * c->parallel.cp / c->batch.micro
+                                          : (MOST * rows - 1) / here),
+                      shorter || c->batch.micro == 1 ? "" : " or fewer");
 }
 
 int config_resolve_memory(struct config *c, const struct conf *f, struct err *e)

@@ -149,7 +149,10 @@ int config_resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     if (model_sees(&c->model)) return check_model(c, f, e);
     if (model_looks(&c->model)) resolve_vision(c, f, n_vocab);
     if (!c->model.vocab) c->model.vocab = n_vocab;
-    if (!c->model.vocab) return conf_error(f, e, "model.vocab", "wanted a number: there is no tokenizer to ask");
+    if (!c->model.vocab)
+        return conf_error(f, e, "model.vocab",
+                          "there is no tokenizer to ask for the number of its ids; choose one, such as 50304, or name "
+                          "a tokenizer (data.tokenizer)");
     if (n_vocab > c->model.vocab)
         return conf_error(f, e, "model.vocab",
                           "%lld is less than the tokenizer's %lld ids; leave it out, or choose %lld",
