@@ -10,18 +10,21 @@
 #                              (tests/verify/test_grid.c), numeric tests at every level of instruction sets, kernels for 64-bit Arm,
 #                              emulated: for a release (hours). --long is its older name
 #
+#   --costs beside any of these    what each test took of a processor goes to tests/costs.txt
+#
 # TUTTI_JOBS: how many things run at once (default: the cores).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=${TUTTI_JOBS:-$(nproc)}
 
-fast=0 all=0
+fast=0 all=0 costs=
 for arg in "$@"; do
     case $arg in
     --fast) fast=1 ;;
     --all | --long) all=1 ;;
+    --costs) costs=$(mktemp -d) ;;
     *)
-        echo "usage: scripts/test.sh [--fast] [--all]" >&2
+        echo "usage: scripts/test.sh [--fast] [--all] [--costs]" >&2
         exit 2
         ;;
     esac
@@ -46,6 +49,7 @@ suite() {
     shift 2
     log=$(mktemp)
     echo "test: $name" >&2
+    if [ -n "$costs" ]; then export TUTTI_COSTS=$costs/$name; fi
     if ! (cd "$directory" && "${prefix[@]}" ctest --output-on-failure --no-tests=error -j "$jobs" "$@") 2>&1 | tee "$log"; then
         failed=1
     fi
@@ -125,6 +129,13 @@ else
     fi
 fi
 
+# What waits is part of the normal build.
+if [ -n "$costs" ]; then
+    cat "$costs/normal" "$costs/waits" >"$costs/all" || true
+    touch "$costs/asan+ubsan" "$costs/tsan"
+    bash "$root/tests/costs.sh" "$costs/all" "$costs/asan+ubsan" "$costs/tsan"
+    rm -rf "$costs"
+fi
 if ! bash "$root/scripts/browser.sh" >/dev/null 2>&1; then
     lines+=("browser    none here: the page of a run was not seen in one")
 fi
