@@ -16,10 +16,9 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/seal.h"
 
 #define FORMAT "tutti checkpoint"
-static const char seal_head[] = ",\n\"xxh64\":\"", seal_tail[] = "\"}\n";
-#define SEAL_BYTES (sizeof seal_head - 1 + 16 + sizeof seal_tail - 1)
 #define INT_LIMIT INT64_MAX
 #define COUNT_LIMIT ((int64_t)1 << 60)  /* of steps, tokens, publications, bytes: one more is a number, too */
 #define CHUNK_LIMIT ((int64_t)64 << 20) /* readers have a buffer of this size */
@@ -169,10 +168,7 @@ void manifest_print(const struct manifest *m, struct str *out)
     uint64_t state;
     if (m->by_name && manifest_state(m, &state)) put_sum(&o, "state", state);
     if (m->extra) json_put_value(&o, "extra", m->extra);
-    char hash[17];
-    str_puts(&s, seal_head);
-    str_puts(&s, hash64_print(hash, hash64(s.p, s.n - (sizeof seal_head - 1))));
-    str_puts(&s, seal_tail);
+    seal_add(&s);
     str_add(out, s.p, s.n);
     str_free(&s);
 }
@@ -223,22 +219,7 @@ static int check_seal(const char *text, size_t n, const char *what, struct err *
                        "%s: does not begin as a manifest of tutti: another program wrote it, or it was changed; use "
                        "another checkpoint",
                        what);
-    if (n < SEAL_BYTES) return err_set(e, ERR_CORRUPT, "%s: %zu bytes: cut short; use another checkpoint", what, n);
-    const char *seal = text + n - SEAL_BYTES, *digits = seal + sizeof seal_head - 1;
-    char hex[17] = {0};
-    memcpy(hex, digits, 16);
-    uint64_t written;
-    if (memcmp(seal, seal_head, sizeof seal_head - 1) || hash64_parse(hex, &written) ||
-        memcmp(digits + 16, seal_tail, sizeof seal_tail - 1))
-        return err_set(e, ERR_CORRUPT, "%s: does not end in its checksum: cut short or changed; use another checkpoint",
-                       what);
-    uint64_t found = hash64(text, n - SEAL_BYTES);
-    if (found != written)
-        return err_set(e, ERR_CORRUPT,
-                       "%s: its bytes have checksum %016llx, %016llx was written: it was changed or damaged; use "
-                       "another checkpoint",
-                       what, (unsigned long long)found, (unsigned long long)written);
-    return OK;
+    return seal_check(text, n, what, "use another checkpoint", e);
 }
 
 static int need_sum(const struct json *v, const char *key, uint64_t *out, const char *what, struct err *e)

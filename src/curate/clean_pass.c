@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "base/thread.h"
 #include "curate/clean_progress.h"
 #include "curate/parts_sweep.h"
@@ -251,7 +252,8 @@ static int find_progress(struct pass *p)
         struct progress *g = &p->progress;
         code = fs_read_all(path, MOST, &text, &n, p->e);
         if (!code) {
-            code = progress_parse(g, text, n, p->o->rules->key, path, p->e);
+            code = seal_check(text, n, path, NULL, p->e);
+            if (!code) code = progress_parse(g, text, n, p->o->rules->key, path, p->e);
             if (code) err_prefix(p->e, "what an earlier pass left is damaged; delete the folder to start again");
             xfree(text);
         }

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/seal.h"
 
 #define SCHEMA "tutti.data-clean-progress.1"
 
@@ -44,8 +45,7 @@ void progress_write(const struct progress *p, struct str *out)
     for (int i = 0; i < N_COUNTS; i++)
         json_put_int(&j, counts[i].name, *(const int64_t *)(const void *)((const char *)&p->counts + counts[i].at));
     removals_write(&p->removals, &j);
-    json_end_object(&j);
-    str_putc(out, '\n');
+    seal_add(out);
 }
 
 static int get_key(const struct json *root, const char *name, uint64_t *key, const char *what, struct err *e)

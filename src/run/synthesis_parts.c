@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "curate/parts_sweep.h"
 
 #define PROGRESS ".synthesis.json"
@@ -67,8 +68,7 @@ static int save(struct synthesis_parts *p, struct err *e)
     for (int i = 0; i < N_COUNTS; i++) json_put_int(&j, counts[i].name, *count_at(p, i));
     json_end_object(&j);
     removals_write(&p->removals, &j);
-    json_end_object(&j);
-    str_putc(&text, '\n');
+    seal_add(&text);
     char *path = fs_join(p->folder, PROGRESS);
     int code = fs_write_atomic(path, text.p, text.n, e);
     xfree(path);
@@ -143,10 +143,9 @@ static int read_progress(struct synthesis_parts *p, const char *path, struct err
     char *text;
     size_t n;
     int code = fs_read_all(path, MOST, &text, &n, e);
-    if (!code) {
-        code = parts_parse(p, text, n, path, e);
-        xfree(text);
-    }
+    if (!code) code = seal_check(text, n, path, NULL, e);
+    if (!code) code = parts_parse(p, text, n, path, e);
+    xfree(text);
     if (code == ERR_CORRUPT) err_prefix(e, "what an earlier start left is damaged; delete the folder to start again");
     return code ? code : check_files(p, e);
 }
