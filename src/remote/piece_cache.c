@@ -199,18 +199,21 @@ static bool is_ours(const char *name, bool *tmp)
     return strlen(name) > NAME_BYTES && hex(name, NAME_BYTES) && (*tmp || !strcmp(name + NAME_BYTES, ENDING));
 }
 
-/* What a process left that died while it wrote goes after an hour. */
-static void list_folder(struct kept_list *l, const char *folder)
+/* What a process left that died while it wrote goes after an hour. What cannot be looked at takes room nonetheless. */
+static int list_folder(struct kept_list *l, const char *folder, struct err *e)
 {
     char **names;
-    int n;
     bool tmp;
-    if (fs_list(folder, &names, &n, NULL)) return;
-    for (int i = 0; i < n; i++) {
+    int n, code = fs_list(folder, &names, &n, e);
+    if (code) return code;
+    for (int i = 0; i < n && !code; i++) {
         struct stat st;
         if (!is_ours(names[i], &tmp)) continue;
         char *path = fs_join(folder, names[i]);
-        if (lstat(path, &st) || !S_ISREG(st.st_mode)) {
+        bool seen = !lstat(path, &st);
+        if (!seen && errno != ENOENT) /* which another process removed meanwhile */
+            code = err_errno(e, ERR_IO, errno, "%s: cannot be looked at", path);
+        if (!seen || !S_ISREG(st.st_mode)) {
             xfree(path);
             continue;
         }
@@ -225,28 +228,39 @@ static void list_folder(struct kept_list *l, const char *folder)
         l->bytes += st.st_size;
     }
     fs_list_free(names, n);
+    return code;
 }
 
-/* Down to `most` bytes; what is left. */
-static int64_t evict(struct piece_cache *c, int64_t most)
+static int list_all(struct kept_list *l, const char *dir, struct err *e)
 {
-    struct kept_list l = {0};
     char **names;
-    int n;
-    if (fs_list(c->dir, &names, &n, NULL)) return 0;
-    for (int i = 0; i < n; i++) {
-        char *folder = fs_join(c->dir, names[i]);
-        if (strlen(names[i]) == 2 && hex(names[i], 2)) list_folder(&l, folder);
+    int n, code = fs_list(dir, &names, &n, e);
+    if (code) return code;
+    for (int i = 0; i < n && !code; i++) {
+        if (strlen(names[i]) != 2 || !hex(names[i], 2)) continue;
+        char *folder = fs_join(dir, names[i]);
+        int what = fs_what(folder, e);
+        if (what == FS_FOLDER) code = list_folder(l, folder, e);
+        else if (what < 0) code = what;
         xfree(folder);
     }
     fs_list_free(names, n);
+    return code;
+}
+
+/* Down to `most` bytes; what is left. < 0: it cannot be told, and nothing was removed. */
+static int64_t evict(struct piece_cache *c, int64_t most, struct err *e)
+{
+    struct kept_list l = {0};
+    int code = list_all(&l, c->dir, e);
     if (l.n) qsort(l.file, (size_t)l.n, sizeof *l.file, oldest_first);
     for (int64_t i = 0; i < l.n; i++) {
-        if (l.bytes > most && (!unlink(l.file[i].path) || errno == ENOENT)) l.bytes -= l.file[i].bytes;
+        bool goes = !code && l.bytes > most;
+        if (goes && (!unlink(l.file[i].path) || errno == ENOENT)) l.bytes -= l.file[i].bytes;
         xfree(l.file[i].path);
     }
     xfree(l.file);
-    return l.bytes;
+    return code ? code : l.bytes;
 }
 
 /* The lock is held until its descriptor is closed. -1: errno says why. */
@@ -277,8 +291,8 @@ static bool write_used(int fd, int64_t bytes)
     return pwrite(fd, x, sizeof x, 0) == (ssize_t)sizeof x;
 }
 
-/* Gives the written piece its name, with room made for it. False: errno says why. */
-static bool publish(struct piece_cache *c, const char *from, const char *to, int64_t bytes)
+/* Gives the written piece its name, with room made for it. False: *e says why, or errno. */
+static bool publish(struct piece_cache *c, const char *from, const char *to, int64_t bytes, struct err *e)
 {
     int lock = take_lock(c), used = lock < 0 ? -1 : open(c->used, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     bool good = used >= 0;
@@ -288,10 +302,10 @@ static bool publish(struct piece_cache *c, const char *from, const char *to, int
         bool there = !stat(to, &st); /* another process fetched it meanwhile */
         if (!there && (now < 0 || now + bytes > c->limit)) {
             int64_t most = c->limit / 8 * 7 < c->limit - bytes ? c->limit / 8 * 7 : c->limit - bytes;
-            now = evict(c, now < 0 ? c->limit - bytes : most);
+            now = evict(c, now < 0 ? c->limit - bytes : most, e);
         }
         if (there) (void)unlink(from);
-        else good = write_used(used, now + bytes) && !rename(from, to);
+        else good = now >= 0 && write_used(used, now + bytes) && !rename(from, to);
     }
     int why = errno;
     if (used >= 0) close(used);
@@ -337,16 +351,13 @@ void piece_cache_put(struct piece_cache *c, const struct piece_key *k, const voi
     snprintf(ending, sizeof ending, ".tmp-%d-%d", (int)getpid(), (int)gettid());
     char *from = path_of(c, k, ending), *to = path_of(c, k, ENDING), *folder = xstrdup(to);
     *strrchr(folder, '/') = 0;
-    struct err e;
-    int why = 0;
-    bool good = fs_mkdirs(folder, &e) == OK;
-    if (good && !(write_piece(from, k, p, n) && publish(c, from, to, (int64_t)file_bytes(n)))) {
-        why = errno;
-        (void)unlink(from);
-    }
-    if ((!good || why) && !atomic_exchange(&c->said, true))
-        log_warn("data: %s: what is fetched cannot be kept there (%s); it is fetched anew each time", c->dir,
-                 good ? strerror(why) : e.text);
+    struct err e = {0};
+    bool there = fs_mkdirs(folder, &e) == OK,
+         good = there && write_piece(from, k, p, n) && publish(c, from, to, (int64_t)file_bytes(n), &e);
+    if (!good && !*e.text) err_set(&e, ERR_IO, "%s", strerror(errno));
+    if (there && !good) (void)unlink(from);
+    if (!good && !atomic_exchange(&c->said, true))
+        log_warn("data: %s: what is fetched cannot be kept there (%s); it is fetched anew each time", c->dir, e.text);
     xfree(folder);
     xfree(from);
     xfree(to);
