@@ -329,7 +329,7 @@ static void change(struct answering *a, const struct answer *x, float *logits_V)
 {
     bool early = written(x) < x->s.min_tokens;
     for (int i = 0; i < x->s.n_bias; i++) logits_V[x->bias[i].id] += x->bias[i].by;
-    for (int i = 0; early && !x->s.past_end && i < a->n_ends; i++) logits_V[a->end[i]] = -INFINITY;
+    for (int i = 0; early && i < a->n_ends; i++) logits_V[a->end[i]] = -INFINITY;
     for (int i = 0; early && i < x->s.n_stop_ids; i++) logits_V[x->stop_id[i]] = -INFINITY;
     if (sample_before_changes(&x->s.before))
         sample_before_apply(a->sampler, &x->s.before, x->s.sample.temperature, x->ids, x->n_ids, x->n_prompt, logits_V);

@@ -15,7 +15,8 @@ struct written {
     struct weights *w;
 };
 
-static inline void written_open_config(struct written *x, struct engine_config c, int64_t positions)
+/* eos: the token that ends its texts; -1: none. */
+static inline void written_open_ends(struct written *x, struct engine_config c, int64_t positions, int32_t eos)
 {
     struct engine_report r;
     struct err e = {0};
@@ -24,10 +25,15 @@ static inline void written_open_config(struct written *x, struct engine_config c
     for (int s = 0; s < 10; s++)
         engine_step(x->toy.g, &x->toy.batch, s, 1e-2, &r); /* weights that are not nearly zero */
     x->dir = scratch_new();
-    struct save_info info = {.root = x->dir, .step = 10, .keep = 1, .config_text = "", .bos = -1, .eos = -1};
+    struct save_info info = {.root = x->dir, .step = 10, .keep = 1, .config_text = "", .bos = -1, .eos = eos};
     struct ranks alone = {.mesh = mesh_single(), .n = 1, .server = -1, .writes = true, .n_writers = 1};
     if (save_checkpoint(x->toy.g, &alone, &info, &e)) fail_msg("%s", e.text);
     if (weights_open(&x->w, x->dir, &e)) fail_msg("%s", e.text);
+}
+
+static inline void written_open_config(struct written *x, struct engine_config c, int64_t positions)
+{
+    written_open_ends(x, c, positions, -1);
 }
 
 static inline void written_open(struct written *x, enum model_family family, int64_t positions)
