@@ -32,6 +32,7 @@ struct request {
     struct cli_model model;
     bool json, tokens;
     const struct tokenizer *tokenizer; /* of the model, once it is open */
+    const struct decoding *decoding;   /* the model */
     char *text;                        /* what is continued; NULL: --prompts */
 };
 #define AT(field) offsetof(struct request, field)
@@ -202,7 +203,7 @@ static int tell_tokens(const struct request *q, const char *prompt, struct json_
 {
     struct tokens ids = {0};
     if (!q->tokens) return OK;
-    int rc = tokenizer_encode_text(q->tokenizer, prompt, strlen(prompt), &ids, e);
+    int rc = generate_ids(q->decoding, q->tokenizer, prompt, &ids, e);
     if (!rc && o) put_ids(o, &ids);
     if (!rc && !o) show_ids(q->tokenizer, &ids);
     tokens_free(&ids);
@@ -297,15 +298,13 @@ static void say_end(const struct request *q, int64_t room, const struct generate
                  (long long)r->tokens, (long long)q->max_tokens, (long long)room);
 }
 
-/* The likeliest text after the prompt; an empty one starts a document. */
+/* The likeliest text after the prompt. */
 static int generate_beams(const struct request *q, struct model_at_work *m, struct err *e)
 {
     struct tokens ids = {0};
     struct beam_text x = {0};
     struct beam_options o = beam_options_of(q);
-    int32_t start = tokenizer_start(m->tokenizer, decoding_model(m->decoding)->vocab);
-    int rc = tokenizer_encode_text(m->tokenizer, q->text, strlen(q->text), &ids, e);
-    if (!rc && !ids.n && start >= 0 && !decoding_reads(m->decoding)) tokens_push(&ids, start);
+    int rc = generate_ids(m->decoding, m->tokenizer, q->text, &ids, e);
     if (!rc) rc = beam_text(m->decoding, m->tokenizer, ids.ids, ids.n, &o, &x, e);
     struct generate_result r = {.prompt_tokens = ids.n,
                                 .tokens = x.tokens,
@@ -402,6 +401,7 @@ static int write_text(void *ctx, struct model_at_work *m, struct err *e)
     struct request *q = ctx;
     model_job_say_wishes(m);
     q->tokenizer = m->tokenizer;
+    q->decoding = m->decoding;
     if (q->tokens && q->image) return err_set(e, ERR_REQUEST, "--tokens: the tokens of a picture have no text");
     int rc = q->json || q->prompts ? OK : tell_tokens(q, q->text, NULL, e);
     if (rc) return rc;

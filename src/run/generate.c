@@ -61,6 +61,20 @@ int generator_speculate(struct generator *g, struct decoding *draft, int64_t gue
     return OK;
 }
 
+static void begin_document(const struct decoding *d, const struct tokenizer *t, struct tokens *ids)
+{
+    int32_t start = tokenizer_start(t, decoding_model(d)->vocab);
+    if (!ids->n && start >= 0 && !decoding_reads(d)) tokens_push(ids, start);
+}
+
+int generate_ids(const struct decoding *d, const struct tokenizer *t, const char *prompt, struct tokens *ids,
+                 struct err *e)
+{
+    int rc = tokenizer_encode_text(t, prompt, strlen(prompt), ids, e);
+    if (!rc) begin_document(d, t, ids);
+    return rc;
+}
+
 /* A prompt's tokens; of a picture as many as it has patches. */
 static int encode_prompt(const struct generator *g, const struct tokenizer *t, const char *prompt, struct tokens *ids,
                          struct err *e)
@@ -222,10 +236,7 @@ int generate(struct generator *g, const struct tokenizer *t, const char *prompt,
     struct writing x = {.spec = spec};
     int rc = sample_check(spec, e);
     if (!rc) rc = encode_prompt(g, t, prompt, &x.text, e);
-    if (!rc && !x.text.n && !decoding_reads(g->d)) { /* an empty prompt starts a document */
-        int32_t start = tokenizer_start(t, decoding_model(g->d)->vocab);
-        if (start >= 0) tokens_push(&x.text, start);
-    }
+    if (!rc) begin_document(g->d, t, &x.text);
     r->prompt_tokens = x.text.n;
     if (!rc && x.text.n > generator_room(g))
         rc = err_set(e, ERR_REQUEST, "the prompt is %lld tokens long, and the model has %lld positions; shorten it",

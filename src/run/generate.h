@@ -41,6 +41,10 @@ struct generate_result {
     double prompt_s, tokens_s;
     const char *stopped; /* "length", "end of text", "cache full", "stopped" */
 };
+/* The tokens that a prompt is asked with: behind what the tokenizer puts before a text; an empty one begins a document,
+ * unless an encoder reads it. */
+int generate_ids(const struct decoding *d, const struct tokenizer *t, const char *prompt, struct tokens *ids,
+                 struct err *e);
 int generate(struct generator *g, const struct tokenizer *t, const char *prompt, int64_t max_tokens,
              const struct sample_spec *spec, generate_emit_fn *emit, void *ctx, struct generate_result *r,
              struct err *e);
