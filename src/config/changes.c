@@ -241,11 +241,10 @@ static int compare_data(const struct ckpt *ckpt, const struct changes_data *d)
 {
     uint64_t print, ends;
     const struct json *data = json_get(ckpt_extra(ckpt), "data");
-    const char *text = json_string(json_get(data, "train"), NULL, NULL),
-               *of_ends = json_string(json_get(data, "ends"), NULL, NULL);
-    if (!text || hash64_parse(text, &print) || !d->known) return -1;
-    bool same_ends = !of_ends || !d->ends || (!hash64_parse(of_ends, &ends) && ends == d->ends);
-    return print == d->train && same_ends;
+    const struct json *train = json_get(data, "train"), *of_ends = json_get(data, "ends");
+    if (!train || !d->known) return -1;
+    bool same_ends = !of_ends || !d->ends || (!hash64_parse(json_string(of_ends, NULL, ""), &ends) && ends == d->ends);
+    return !hash64_parse(json_string(train, NULL, ""), &print) && print == d->train && same_ends;
 }
 
 /* ---- comparing ---- */

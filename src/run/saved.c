@@ -352,6 +352,22 @@ static void derive(struct engine *g)
     exchange_publish(&g->exchange);
 }
 
+/* A run whose checkpoint has none begins with its first. */
+static int take_scale(struct engine *g, const struct ckpt *c, struct err *e)
+{
+    const struct json *extra = ckpt_extra(c);
+    if (g->cfg.scale.first <= 0) return OK;
+    if (!json_get(extra, "loss_scale")) {
+        loss_scale_init(&g->scale, &g->cfg.scale);
+        return OK;
+    }
+    if (!loss_scale_take(&g->scale, extra)) return OK;
+    return err_set(e, ERR_CORRUPT,
+                   "%s: loss_scale: wanted now, a power of two, good and skipped, counts of steps; choose another "
+                   "checkpoint",
+                   ckpt_path(c));
+}
+
 /* Where it is not said, as it was before it was: of a loss scale alone. */
 static int take_left_out(struct engine *g, const struct ckpt *c, struct err *e)
 {
@@ -373,8 +389,7 @@ int save_resume(struct engine *g, struct ckpt *c, const char *root, int rc, stru
     rc = loading_run(g, &plan, c, read_part, &x, rc, e);
     if (!rc && said && holds) readers_print(&plan, said);
     if (!rc && holds) derive(g);
-    if (!rc && c && g->cfg.scale.first > 0 && loss_scale_take(&g->scale, ckpt_extra(c)))
-        loss_scale_init(&g->scale, &g->cfg.scale);
+    if (!rc && c) rc = take_scale(g, c, e);
     if (!rc && c) rc = take_left_out(g, c, e);
     if (!rc && c && g->fallback.n && fallback_take(&g->fallback, ckpt_extra(c)))
         rc = err_set(e, ERR_CORRUPT,

@@ -86,6 +86,8 @@ int skips_take(struct skips *s, const struct json *extra, const char *what, stru
 {
     const struct json *list = json_get(extra, "skipped_steps"), *average = json_get(extra, "loss_average");
     int64_t n = (int64_t)json_size(list);
+    if (list && json_kind(list) != JSON_ARRAY)
+        return err_set(e, ERR_CORRUPT, "%s: skipped_steps: wanted a list of steps", what);
     if (n > MOST_STEPS) return err_set(e, ERR_CORRUPT, "%s: skipped_steps: %lld steps", what, (long long)n);
     for (int64_t i = 0; i < n; i++) {
         int64_t step = json_int(json_at(list, (size_t)i), -1);

@@ -22,10 +22,10 @@
 /* What the run is held to is what it was held to before. Local. */
 static int same_reference(const struct trainer *t, struct ckpt *c, struct err *e)
 {
-    const char *said = json_string(json_get(ckpt_extra(c), "reference"), NULL, NULL);
+    const struct json *said = json_get(ckpt_extra(c), "reference");
     uint64_t was;
     if (!said || !t->site.engine->cfg.reference) return OK;
-    if (hash64_parse(said, &was))
+    if (hash64_parse(json_string(said, NULL, ""), &was))
         return err_set(e, ERR_CORRUPT, "%s: reference: wanted a number of 16 digits", ckpt_path(c));
     if (was == t->began) return OK;
     return err_set(e, ERR_REQUEST,
