@@ -42,14 +42,19 @@ static void see(int what) { atomic_fetch_or(&seen, 1ULL << what); }
 FAMILY(ref, SEEN_REF)
 FAMILY(onednn, SEEN_ONEDNN)
 
-#define BUILD(isa, level)                                                                                              \
-    extern const struct kernel_family __real_kernel_vec_##isa;                                                         \
-    struct kernel_family __wrap_kernel_vec_##isa;                                                                      \
-    static void vec_##isa(const struct kernel_call *c)                                                                 \
+#define PART(part, isa, level)                                                                                         \
+    extern const struct kernel_family __real_kernel_##part##_##isa;                                                    \
+    struct kernel_family __wrap_kernel_##part##_##isa;                                                                 \
+    static void part##_##isa(const struct kernel_call *c)                                                              \
     {                                                                                                                  \
         see(SEEN_VEC + level);                                                                                         \
-        __real_kernel_vec_##isa.slot[c->op][c->phase].run(c);                                                          \
-    }                                                                                                                  \
+        __real_kernel_##part##_##isa.slot[c->op][c->phase].run(c);                                                     \
+    }
+#define BUILD(isa, level)                                                                                              \
+    PART(vec_act, isa, level)                                                                                          \
+    PART(vec_norm, isa, level)                                                                                         \
+    PART(vec_move, isa, level)                                                                                         \
+    PART(vec_scan, isa, level)                                                                                         \
     extern const struct attention_build __real_attention_##isa;                                                        \
     struct attention_build __wrap_attention_##isa;                                                                     \
     static void fwd_##isa(const struct kernel_call *c, const struct tile_ops *o)                                       \
@@ -72,14 +77,7 @@ FAMILY(onednn, SEEN_ONEDNN)
         see(SEEN_FEW + level);                                                                                         \
         __real_attention_##isa.few(c);                                                                                 \
     }
-#define QUANTISE(isa, level)                                                                                           \
-    extern const struct kernel_family __real_kernel_quantise_##isa;                                                    \
-    struct kernel_family __wrap_kernel_quantise_##isa;                                                                 \
-    static void quantise_##isa(const struct kernel_call *c)                                                            \
-    {                                                                                                                  \
-        see(SEEN_VEC + level);                                                                                         \
-        __real_kernel_quantise_##isa.slot[c->op][c->phase].run(c);                                                     \
-    }
+#define QUANTISE(isa, level) PART(quantise, isa, level)
 #define PANELS(isa, level)                                                                                             \
     extern const struct tile_ops __real_tile_ops_##isa;                                                                \
     struct tile_ops __wrap_tile_ops_##isa;                                                                             \
@@ -141,8 +139,12 @@ static void see_all(void)
 {
     see_slots(&__wrap_kernel_family_ref, &__real_kernel_family_ref, run_ref);
     see_slots(&__wrap_kernel_family_onednn, &__real_kernel_family_onednn, run_onednn);
+#define SEE_PART(part, isa) see_slots(&__wrap_kernel_##part##_##isa, &__real_kernel_##part##_##isa, part##_##isa);
 #define SEE_BUILD(isa, level)                                                                                          \
-    see_slots(&__wrap_kernel_vec_##isa, &__real_kernel_vec_##isa, vec_##isa);                                          \
+    SEE_PART(vec_act, isa)                                                                                             \
+    SEE_PART(vec_norm, isa)                                                                                            \
+    SEE_PART(vec_move, isa)                                                                                            \
+    SEE_PART(vec_scan, isa)                                                                                            \
     __wrap_attention_##isa = __real_attention_##isa;                                                                   \
     __wrap_attention_##isa.fwd = fwd_##isa;                                                                            \
     __wrap_attention_##isa.bwd = bwd_##isa;                                                                            \
@@ -152,8 +154,7 @@ static void see_all(void)
     __wrap_tile_ops_##isa = __real_tile_ops_##isa;                                                                     \
     __wrap_tile_ops_##isa.mul = mul_##isa;                                                                             \
     __wrap_tile_ops_##isa.dot = dot_##isa;
-#define SEE_QUANTISE(isa, level)                                                                                       \
-    see_slots(&__wrap_kernel_quantise_##isa, &__real_kernel_quantise_##isa, quantise_##isa);
+#define SEE_QUANTISE(isa, level) SEE_PART(quantise, isa)
     BUILDS(SEE_BUILD)
     QUANTISES(SEE_QUANTISE)
     ROWS(SEE_PANELS)

@@ -51,10 +51,10 @@ static void call_forward(struct kernel_call *c, double size, int64_t gap)
 }
 
 /* Build i; NULL: there are no more that this CPU runs. */
-static const struct kernel_family *build(int i)
+static const struct cpu_build *build(int i)
 {
     const struct cpu_build *b = cpu_build_at(i);
-    return b && b->needs <= cpu_isa() ? b->vec : NULL;
+    return b && b->needs <= cpu_isa() ? b : NULL;
 }
 
 /* All builds, one phase, all ways to accumulate. */
@@ -67,12 +67,11 @@ static void check(const struct kernel_call *forward, enum kernel_phase phase, do
         if (c.op == OP_COPY) t = phase == KERNEL_FWD ? c.out[0].dtype : c.din[0].dtype;
         struct kernel_call want = call_reference(&c);
         for (int b = 0; build(b); b++) {
-            const struct kernel_family *f = build(b);
-            const struct kernel_slot *s = &f->slot[c.op][phase];
+            const struct kernel_slot *s = cpu_build_slot(build(b), c.op, phase);
             assert_true(s->accepts(&c));
             double e = call_compare(&c, &want, s, atol, rtol_of(t));
             if (!(e <= 1))
-                fail_msg("%s %s phase %d acc %d %s [%lld %lld]: error %.3g of the tolerance", f->name,
+                fail_msg("%s %s phase %d acc %d %s [%lld %lld]: error %.3g of the tolerance", s->way,
                          op_row(c.op)->name, (int)phase, mode, dtype_name(t), (long long)c.in[0].n[0],
                          (long long)c.in[0].n[1], e);
         }
@@ -216,12 +215,12 @@ static void cross_entropy_backward_may_overwrite_logits(void **state)
     call_forward(&c, 300, 4);
     call_backward(&c, KERNEL_BWD_IN, ACC_NONE, 4);
     for (int b = 0; build(b); b++) {
-        const struct kernel_family *f = build(b);
+        const struct kernel_slot *s = cpu_build_slot(build(b), OP_XENT, KERNEL_BWD_IN);
         struct kernel_call apart = call_fresh(&c), within = call_fresh(&c);
-        slot_run(&f->slot[OP_XENT][KERNEL_BWD_IN], &apart, NULL);
+        slot_run(s, &apart, NULL);
         xfree(within.din[0].p);
         within.din[0] = within.in[0];
-        slot_run(&f->slot[OP_XENT][KERNEL_BWD_IN], &within, NULL);
+        slot_run(s, &within, NULL);
         assert_true(view_same_bits(&apart.din[0], &within.din[0]));
         memset(&within.din[0], 0, sizeof within.din[0]);
         call_free(&apart);

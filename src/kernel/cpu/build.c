@@ -6,18 +6,22 @@
 
 #include "kernel/cpu/cpu.h"
 
+#define PARTS(isa, quantise)                                                                                           \
+    {                                                                                                                  \
+        &kernel_vec_act_##isa, &kernel_vec_norm_##isa, &kernel_vec_move_##isa, &kernel_vec_scan_##isa,                 \
+            &kernel_quantise_##quantise                                                                                \
+    }
+
 static const struct cpu_build builds[] = {
 #if defined(__x86_64__)
-    {ISA_AVX2, &kernel_vec_avx2, &flat_ops_avx2, &attention_avx2, &format_ops_avx2, &kernel_quantise_avx2},
-    {ISA_AVX512, &kernel_vec_avx512, &flat_ops_avx512, &attention_avx512, &format_ops_avx512, &kernel_quantise_avx512},
-    {ISA_AVX512_BF16, &kernel_vec_avx512bf16, &flat_ops_avx512, &attention_avx512bf16, &format_ops_avx512,
-     &kernel_quantise_avx512},
+    {ISA_AVX2, PARTS(avx2, avx2), &flat_ops_avx2, &attention_avx2, &format_ops_avx2},
+    {ISA_AVX512, PARTS(avx512, avx512), &flat_ops_avx512, &attention_avx512, &format_ops_avx512},
+    {ISA_AVX512_BF16, PARTS(avx512bf16, avx512), &flat_ops_avx512, &attention_avx512bf16, &format_ops_avx512},
 #elif defined(__aarch64__)
-    {ISA_NEON, &kernel_vec_neon, &flat_ops_neon, &attention_neon, &format_ops_neon, &kernel_quantise_neon},
-    {ISA_NEON_BF16, &kernel_vec_neonbf16, &flat_ops_neonbf16, &attention_neonbf16, &format_ops_neon,
-     &kernel_quantise_neon},
+    {ISA_NEON, PARTS(neon, neon), &flat_ops_neon, &attention_neon, &format_ops_neon},
+    {ISA_NEON_BF16, PARTS(neonbf16, neon), &flat_ops_neonbf16, &attention_neonbf16, &format_ops_neon},
 #endif
-    {ISA_N, NULL, NULL, NULL, NULL, NULL}, /* no level is this high */
+    {ISA_N, {NULL}, NULL, NULL, NULL}, /* no level is this high */
 };
 enum { N_BUILDS = (int)(sizeof builds / sizeof *builds) - 1 };
 
@@ -30,10 +34,15 @@ const struct cpu_build *cpu_build(void)
 
 const struct cpu_build *cpu_build_at(int i) { return i >= 0 && i < N_BUILDS ? &builds[i] : NULL; }
 
+const struct kernel_slot *cpu_build_slot(const struct cpu_build *b, enum op op, enum kernel_phase phase)
+{
+    for (int i = 0; i < BUILD_PARTS; i++)
+        if (b->part[i]->slot[op][phase].run) return &b->part[i]->slot[op][phase];
+    return NULL;
+}
+
 const struct kernel_slot *vec_choose(const struct kernel_call *c)
 {
     const struct cpu_build *b = cpu_build();
-    if (!b) return NULL;
-    const bool narrow = c->op == OP_AMAX || c->op == OP_QUANTISE;
-    return &(narrow ? b->quantise : b->vec)->slot[c->op][c->phase];
+    return b ? cpu_build_slot(b, c->op, c->phase) : NULL;
 }

@@ -45,6 +45,6 @@ const struct kernel_slot *parts_choose(const struct kernel_call *c)
     const struct cpu_build *b = cpu_build();
     const struct way *w = ways;
     if (!b || c->in[0].n[0] < 1 || c->in[0].n[1] < 1) return NULL;
-    while (w->f && w->f != b->quantise) w++;
+    while (w->f && w->f != b->part[BUILD_QUANTISE]) w++;
     return w->f ? &w->slot : NULL;
 }

@@ -45,6 +45,8 @@ static inline const struct view *main_view(const struct kernel_call *c)
     return c->phase == KERNEL_FWD || c->op == OP_XENT ? &c->in[0] : &c->dout[0];
 }
 
+static inline bool accepts_main(const struct kernel_call *c) { return v_takes(main_view(c)->dtype); }
+
 /* Defines the kernel `name` from name_rows(c, lo, hi, t), an inline function over rows lo .. hi-1 of main_view(c)
  * whose element type is t. */
 #define VEC_ROW_KERNEL(name)                                                                                           \

@@ -1,5 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* The vector kernels in 4 lanes (NEON): one build of the *_body.h files. Entered after cpu_isa() said so. */
-#include "kernel/cpu/vec_body.h"
-
-VEC_TABLE(neon, "neon");
