@@ -379,17 +379,30 @@ VEC_INLINE void quantise_from_run(struct quantise_work *w, const struct quantise
     else quantise_blocks(w, p, from, f, t);
 }
 
-VEC_INLINE void quantise_piece_run(struct quantise_work *w, const struct quantise_piece *p, enum dtype t)
+/* A function for each pair of what is read and what the matrix is: each is compiled once, and apart. */
+#define QUANTISE_FROM(name, f, t)                                                                                      \
+    static __attribute__((noinline)) void name(struct quantise_work *w, const struct quantise_piece *p,                \
+                                               const struct quantise_from *from)                                       \
+    {                                                                                                                  \
+        quantise_from_run(w, p, from, f, t);                                                                           \
+    }
+QUANTISE_FROM(quantise_bf16, DT_BF16, DT_BF16)
+QUANTISE_FROM(quantise_f32, DT_F32, DT_F32)
+QUANTISE_FROM(quantise_rotated_bf16, DT_F32, DT_BF16)
+
+static void quantise_piece_run(struct quantise_work *w, const struct quantise_piece *p)
 {
     const struct view *x = &w->c->in[0];
     const struct quantise_attrs *at = w->rule.at;
-    struct quantise_from from = {x->p, x->stride, t};
+    const bool narrow = x->dtype == DT_BF16;
+    struct quantise_from from = {x->p, x->stride, x->dtype};
     if (at->rotate.along == ROTATE_NOT) {
-        quantise_from_run(w, p, &from, t, t);
+        (narrow ? quantise_bf16 : quantise_f32)(w, p, &from);
         return;
     }
-    from = quantise_rotated(w->buffer, x, &at->rotate, w->signs, p, t);
-    quantise_from_run(w, p, &from, DT_F32, t);
+    from = narrow ? quantise_rotated(w->buffer, x, &at->rotate, w->signs, p, DT_BF16)
+                  : quantise_rotated(w->buffer, x, &at->rotate, w->signs, p, DT_F32);
+    (narrow ? quantise_rotated_bf16 : quantise_f32)(w, p, &from);
 }
 
 static size_t quantise_buffer(const struct quantise_cut *c) { return (size_t)(c->rows * c->cols) * sizeof(float); }
@@ -418,8 +431,7 @@ static void quantise_member(void *arg, int member, int n_members)
     team_split(cut.high * cut.wide, member, n_members, &lo, &hi);
     for (int64_t i = lo; i < hi; i++) {
         const struct quantise_piece p = quantise_piece_at(&cut, i);
-        if (c->in[0].dtype == DT_BF16) quantise_piece_run(&w, &p, DT_BF16);
-        else quantise_piece_run(&w, &p, DT_F32);
+        quantise_piece_run(&w, &p);
     }
 }
 
