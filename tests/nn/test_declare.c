@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/str.h"
 #include "state/units.h"
 
 enum { MESHES = 40, MOST = 48 };
@@ -163,9 +164,42 @@ static void test_types_of_experts(void **state)
     }
 }
 
+/* What an optimizer takes a parameter to be follows from its name: the filters of a convolution have two dims and are
+ * no matrix. */
+static enum param_group group_by_name(const struct param *p)
+{
+    static const char *const outside[] = {"embed.", "vision.embed.", "head.", "score."};
+    if (p->nd != 2 || strstr(p->name, ".ssm.conv_")) return PARAM_VECTORS;
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        if (str_starts(p->name, outside[i])) return PARAM_EMBEDDINGS;
+    return PARAM_MATRICES;
+}
+
+static void test_groups(void **state)
+{
+    (void)state;
+    int filters = 0, met[PARAM_GROUPS] = {0};
+    for (int f = 0; f < MODEL_N; f++) {
+        struct model_config c = model((uint64_t)f, (enum model_family)f);
+        struct mesh m = mesh_single();
+        struct param_table t = {0};
+        struct par par = par_at(&m, 0);
+        model_declare(&c, &par, &t);
+        for (int i = 0; i < t.n; i++) {
+            const struct param *p = &t.p[i];
+            if (p->group != group_by_name(p))
+                fail_msg("%s of %s is of group %d", p->name, model_family_name(c.family), (int)p->group);
+            filters += strstr(p->name, ".ssm.conv_") && p->nd == 2;
+            met[p->group]++;
+        }
+        param_table_free(&t);
+    }
+    assert_true(filters >= 6 && met[PARAM_MATRICES] && met[PARAM_EMBEDDINGS] && met[PARAM_VECTORS]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_element_once),
-                                       cmocka_unit_test(test_types_of_experts)};
+                                       cmocka_unit_test(test_types_of_experts), cmocka_unit_test(test_groups)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
