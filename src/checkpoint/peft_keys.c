@@ -14,6 +14,7 @@
 
 enum rule {
     READ,   /* peft.c does */
+    FLAG,   /* the same: true or false */
     ANY,    /* whatever it says, the numbers are the same: `why` */
     NOTHING /* it may ask for nothing: `why` is what it asks for otherwise, and what to do */
 };
@@ -28,8 +29,8 @@ static const struct row {
     {"r", READ, NULL},
     {"lora_alpha", READ, NULL},
     {"lora_dropout", READ, NULL},
-    {"use_rslora", READ, NULL},
-    {"use_dora", READ, NULL},
+    {"use_rslora", FLAG, NULL},
+    {"use_dora", FLAG, NULL},
     {"init_lora_weights", READ, NULL},
 
     {"target_modules", ANY, "the tensors say which matrices have adapters"},
@@ -129,7 +130,9 @@ int peft_keys_check(const struct json *config, const char *path, struct err *e)
             if (rc) return rc;
             continue;
         }
-        if ((row && row->rule == READ) || asks_for_nothing(v)) continue;
+        if (row && row->rule == FLAG && json_kind(v) != JSON_BOOL)
+            return err_set(e, ERR_REQUEST, "%s: %s: wanted true or false", path, key);
+        if ((row && (row->rule == READ || row->rule == FLAG)) || asks_for_nothing(v)) continue;
         if (row) return err_set(e, ERR_REQUEST, "%s: %s: %s", path, key, row->why);
         return err_set(e, ERR_REQUEST,
                        "%s: %.60s: tutti does not know this key, which may change what is computed; " MERGED, path,

@@ -4,6 +4,8 @@
  * place is called what it is. */
 #include "said.h"
 
+#include <math.h>
+
 #include "checkpoint/hf.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/peft_keys.h"
@@ -108,6 +110,23 @@ static void keys_that_change_numbers_are_refused(void **state)
         {",\"a_new_key\":1", "a_new_key: tutti does not know this key"},
         {",\"a_new_key\":null", NULL},
         {",\"use_dora\":true", "is missing beside its other half"},
+        {",\"use_dora\":1", "use_dora: wanted true or false"},
+        {",\"use_rslora\":\"true\"", "use_rslora: wanted true or false"},
+        {",\"use_rslora\":null", NULL},
+        {",\"lora_bias\":true", "lora_bias: adapters have biases"},
+        {",\"modules_to_save\":[\"score\"]", "modules_to_save: whole matrices"},
+        {",\"trainable_token_indices\":[1]", "trainable_token_indices: rows of the embedding"},
+        {",\"alpha_pattern\":{\"q\":3}", "alpha_pattern: matrices have factors of their own"},
+        {",\"alpha_pattern\":{}", NULL},
+        {",\"layer_replication\":[[0,1]]", "layer_replication: layers of the base stand"},
+        {",\"use_qalora\":true", "use_qalora: inputs are pooled"},
+        {",\"use_bdlora\":{\"nblocks\":2}", "use_bdlora: A and B are blocks"},
+        {",\"arrow_config\":{\"top_k\":2}", "arrow_config: a router chooses"},
+        {",\"kasa_config\":{\"beta\":1}", "kasa_config: adapters have singular values"},
+        {",\"monteclora_config\":{\"n\":1}", "monteclora_config: adapters are drawn"},
+        {",\"velora_config\":{\"n\":1}", "velora_config: backward takes"},
+        {",\"megatron_config\":{\"n\":1}", "megatron_config: the layers are Megatron's"},
+        {",\"layers_to_transform\":[0],\"target_modules\":\"all-linear\",\"task_type\":\"CAUSAL_LM\"", NULL},
     };
     char *dir = scratch_new(), *base = fs_join(dir, "base"), *adapter = fs_join(dir, "adapter");
     struct err e = {0};
@@ -125,6 +144,51 @@ static void keys_that_change_numbers_are_refused(void **state)
         weights_close(w);
         str_free(&config);
     }
+    xfree(base);
+    xfree(adapter);
+    scratch_free(dir);
+}
+
+/* What the file's numbers make of an adapter: alpha over r, of rsLoRA over its root. */
+static void factors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config;
+        double times; /* 0: refused */
+    } rows[] = {
+        {"\"r\":2,\"lora_alpha\":4", 2},
+        {"\"r\":2,\"lora_alpha\":0.5", 0.25},
+        {"\"r\":2,\"lora_alpha\":16,\"use_rslora\":false", 8},
+        {"\"r\":2,\"lora_alpha\":16,\"use_rslora\":true", 16 / 1.4142135623730951},
+        {"\"r\":2,\"lora_alpha\":0", 0},
+        {"\"r\":2,\"lora_alpha\":-4", 0},
+        {"\"r\":2,\"lora_alpha\":\"4\"", 0},
+        {"\"r\":2", 0},
+        {"\"lora_alpha\":4", 0},
+        {"\"r\":\"2\",\"lora_alpha\":4", 0},
+        {"\"r\":3,\"lora_alpha\":4", 0}, /* its tensors are of 2 */
+    };
+    char *dir = scratch_new(), *base = fs_join(dir, "base"), *adapter = fs_join(dir, "adapter");
+    struct err e = {0};
+    struct hf_model m;
+    struct weights *w;
+    assert_ok(fs_mkdirs(base, &e));
+    put_base(base, LLAMA("false"));
+    assert_ok(hf_config_read(&m, base, NULL, &e));
+    assert_ok(weights_open(&w, base, &e));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct peft *p = NULL;
+        struct str config = {0};
+        str_printf(&config, "{\"peft_type\":\"LORA\",%s}", rows[i].config);
+        put_adapter(adapter, config.p, pair, 2, NULL);
+        int rc = peft_open(&p, adapter, w, &m, &e);
+        double times = rc ? 0 : peft_times(p);
+        if (fabs(times - rows[i].times) > 1e-12) fail_msg("%s: %.17g: %s", rows[i].config, times, rc ? e.text : "");
+        if (!rc) peft_close(p);
+        str_free(&config);
+    }
+    weights_close(w);
     xfree(base);
     xfree(adapter);
     scratch_free(dir);
@@ -211,6 +275,6 @@ static void heads_are_read_beside_their_matrix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(keys_that_change_numbers_are_refused),
-                                       cmocka_unit_test(heads_are_read_beside_their_matrix)};
+                                       cmocka_unit_test(factors), cmocka_unit_test(heads_are_read_beside_their_matrix)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
