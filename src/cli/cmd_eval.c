@@ -18,7 +18,7 @@ struct request {
 };
 #define AT(field) offsetof(struct request, field)
 static const struct cli_option options[] = {
-    {"--tasks", "FILE", CLI_TEXT, AT(tasks), .help = "records to answer, .jsonl (docs/evaluate.md)"},
+    {"--tasks", "FILE", CLI_TEXT, AT(tasks), .help = "records to answer, .jsonl (docs/serving.md)"},
     {"--batch", "N", CLI_INT, AT(batch), .lo = 1, .hi = 1024, .help = "texts at once"},
     {"--positions", "N", CLI_INT, AT(positions), .lo = 2, .hi = INT32_MAX,
      .help = "of a text; longer ones are cut into windows (default: as many as the model has)"},
