@@ -109,10 +109,21 @@ static double of_moments(const struct config *c, double r)
     return optim_reads(&o, "moments") ? sqrt(2 * r * apart[c->optimizer.moments]) : 0;
 }
 
+/* On the wire each number is rounded by itself. What is rounded within a product, weights among it, is a token's: a
+ * gradient's numbers are all sums over the same tokens, and as many of them as there are err apart. */
+static double chances_of(const struct config *c)
+{
+    bool inside = of_sums(c) > 1e-3 || config_comm_param(c) != CODEC_KEPT;
+    return inside ? (double)(c->batch.global * c->model.seq_len) : INFINITY;
+}
+
 struct bounds bounds_of(const struct config *c)
 {
     double sums = of_sums(c), codec = of_codec(c), value = orthogonalises(c) ? fmax(5e-2, sums) : sums;
-    struct bounds b = {.gradient = sums + codec, .value = value + codec, .totals = value + codec};
+    struct bounds b = {.gradient = sums + codec,
+                       .value = value + codec,
+                       .totals = value + codec,
+                       .chances = chances_of(c)};
     bool rounded = b.gradient > 1e-5;
     /* Of losses and norms, to which all elements add up: codes that are others by chance are too large as often as too
      * small. */
@@ -138,6 +149,7 @@ struct bounds bounds_of_loops(const struct config *c)
     return (struct bounds){.gradient = sums,
                            .value = value,
                            .totals = value,
+                           .chances = (double)(c->batch.global * c->model.seq_len),
                            .step = fmax(fmin(0.5, STEP_TIMES * sums), orthogonalises(c) ? 0.1 : 0)};
 }
 
@@ -146,5 +158,6 @@ struct bounds bounds_most(struct bounds a, struct bounds b)
     return (struct bounds){.gradient = fmax(a.gradient, b.gradient),
                            .value = fmax(a.value, b.value),
                            .step = fmax(a.step, b.step),
-                           .totals = fmax(a.totals, b.totals)};
+                           .totals = fmax(a.totals, b.totals),
+                           .chances = fmin(a.chances, b.chances)};
 }

@@ -12,6 +12,7 @@ struct bounds {
     double value;    /* of a parameter after the last step, relative to itself */
     double step;     /* of what the steps made of it: its change, an optimizer's arrays, the average's change */
     double totals;   /* of losses and norms */
+    double chances;  /* of a tensor's errors so many are made apart from each other, at most */
 };
 struct bounds bounds_of(const struct config *c);
 /* One rank with plain loops beside one rank with training's kernels: in fewer bits than 32 they round in other

@@ -30,6 +30,30 @@ static void worse(struct difference *d, double error, const char *what, const ch
     snprintf(d->what, sizeof d->what, "%s of %s", what, name);
 }
 
+/* Something is rounded to fewer bits than fp32. */
+static bool chance(double bound) { return bound > 1e-3; }
+
+/* The part of an error along something, to - from (NULL: zeros), beside what chance makes of it (compare.h); both
+ * relative to `scale`. */
+struct leaning {
+    const float *got, *want, *to, *from;
+    int64_t n;
+    double scale, bound, chances; /* bounds.h */
+};
+static double lean_of(const struct leaning *l)
+{
+    double along = 0, d2 = 0, d4 = 0, r = fmax(distance(l->got, l->want, l->n) / l->scale, l->bound / 4);
+    for (int64_t i = 0; i < l->n; i++) {
+        double d = (double)l->to[i] - (l->from ? (double)l->from[i] : 0);
+        along += ((double)l->got[i] - (double)l->want[i]) * d;
+        d2 += d * d;
+        d4 += d * d * d * d;
+    }
+    if (!(d4 > 0)) return 0;
+    double n = fmin(d2 * d2 / d4, l->chances);
+    return fabs(along) / sqrt(d2) / l->scale / (r * r + LEAN_MOST * r / sqrt(n));
+}
+
 /* Gradients that are rounding, or may be: Adam makes full steps of those. */
 static bool is_rounding(const struct param *p, double own, double global, bool rough)
 {
@@ -61,6 +85,24 @@ static void compare_moved(struct differences *d, const struct param_table *p, co
                off = distance(m->got + o, m->want + o, n) - m->stored * norm_of(m->want + o, n);
         if (is_rounding(&p->p[i], norm_of(want->grad + o, n), global, rough)) continue;
         if (!(off <= 0)) worse(&d->step, off / fmax(fmax(own, share), 1e-30), m->title, p->p[i].name);
+    }
+}
+
+/* Steps are too long or too short by chance alone, and lean on the weights as little, which decay multiplies. */
+static void compare_leaning(struct differences *d, const struct param_table *p, const struct outcome *want,
+                            const struct outcome *got, const struct bounds *b)
+{
+    double global = norm_of(want->grad, p->numel), all = moved_by(want->value, want->began, p->numel);
+    for (int i = 0; i < p->n && chance(b->step); i++) {
+        int64_t o = p->p[i].offset, n = p->p[i].numel;
+        double share = 1e-2 * all * sqrt((double)n / (double)p->numel),
+               scale = fmax(fmax(moved_by(want->value + o, want->began + o, n), share), 1e-30);
+        const float *x = got->value + o, *y = want->value + o, *z = want->began + o;
+        const struct leaning own = {x, y, y, z, n, scale, b->step, b->chances},
+                             weights = {x, y, z, NULL, n, scale, b->step, b->chances};
+        if (is_rounding(&p->p[i], norm_of(want->grad + o, n), global, bounds_rough(b))) continue;
+        worse(&d->lean, lean_of(&own), "lean of step", p->p[i].name);
+        worse(&d->lean, lean_of(&weights), "lean towards weights", p->p[i].name);
     }
 }
 
@@ -104,16 +146,26 @@ void outcomes_compare(struct differences *d, const struct param_table *p, const 
 {
     double global = norm_of(want->grad, p->numel);
     bool rough = bounds_rough(b);
-    *d = (struct differences){.gradient.bound = b->gradient, .value.bound = b->value, .step.bound = b->step};
+    *d = (struct differences){.lean.bound = 1,
+                              .gradient.bound = b->gradient,
+                              .value.bound = b->value,
+                              .step.bound = b->step};
     for (int i = 0; i < p->n; i++) {
         int64_t o = p->p[i].offset, n = p->p[i].numel;
         double own = norm_of(want->grad + o, n), values = norm_of(want->value + o, n);
-        worse(&d->gradient, distance(got->grad + o, want->grad + o, n) / fmax(fmax(own, 1e-2 * global), 1e-30),
-              "gradient", p->p[i].name);
+        double scale = fmax(fmax(own, 1e-2 * global), 1e-30);
+        worse(&d->gradient, distance(got->grad + o, want->grad + o, n) / scale, "gradient", p->p[i].name);
+        const struct leaning along = {got->grad + o, want->grad + o, want->grad + o, NULL, n,
+                                      scale,         b->gradient,    b->chances};
+        if (chance(b->gradient)) worse(&d->lean, lean_of(&along), "lean of gradient", p->p[i].name);
         if (!is_rounding(&p->p[i], own, global, rough))
             worse(&d->value, distance(got->value + o, want->value + o, n) / fmax(values, 1e-30), "value", p->p[i].name);
     }
+    const struct leaning along = {got->grad, want->grad,          want->grad,  NULL,
+                                  p->numel,  fmax(global, 1e-30), b->gradient, b->chances};
+    if (chance(b->gradient)) worse(&d->lean, lean_of(&along), "lean of gradient", "all");
     compare_steps(d, p, want, got, rough, n_steps);
+    compare_leaning(d, p, want, got, b);
     compare_course(d, p, want, got, n_steps);
     size_t bytes = to_size(p->numel) * sizeof(float), losses = (size_t)n_steps * sizeof(double);
     d->same_bits = !memcmp(got->grad, want->grad, bytes) && !memcmp(got->value, want->value, bytes) &&
@@ -148,6 +200,6 @@ const struct difference *differences_worst(const struct differences *d)
 
 bool differences_within(const struct differences *d, const struct bounds *b)
 {
-    return !d->missing[0] && d->gradient.error <= b->gradient && d->value.error <= b->value &&
+    return !d->missing[0] && d->gradient.error <= b->gradient && d->value.error <= b->value && d->lean.error <= 1 &&
            d->step.error <= b->step && d->loss <= b->totals && d->norm <= b->totals && d->eval <= b->totals;
 }

@@ -37,6 +37,22 @@ static void print_trained(const struct verify *v, struct str *out)
     if (v->untrained[0]) str_printf(out, "the trainer itself was not run: %s\n", v->untrained);
 }
 
+static void print_unrounded(const struct verify *v, struct str *out)
+{
+    double most = 0;
+    int n = 0;
+    for (int i = 0; i < v->n; i++) {
+        n += v->layout[i].unrounded_rel_error >= 0;
+        if (v->layout[i].unrounded_rel_error > most) most = v->layout[i].unrounded_rel_error;
+    }
+    if (n)
+        str_printf(out,
+                   "unrounded: %d layouts whose bounds are wide ran in fp32 too, with no codec and whole moments, and "
+                   "differ by %.2g at most from one rank that does\n",
+                   n, most);
+    if (v->rounded_only[0]) str_printf(out, "nothing ran unrounded: %s\n", v->rounded_only);
+}
+
 static void print_answers(const struct verify *v, struct str *out)
 {
     int same = 0, rounded = 0;
@@ -78,6 +94,7 @@ static void print_rest(const struct verify *v, struct str *out)
                    "plain loops (run.kernels ref): one rank differs by %.2g from training's kernels; with them too, %d "
                    "layouts were held against one rank\n",
                    v->ref_rel_error, plain);
+    print_unrounded(v, out);
     print_trained(v, out);
     print_answers(v, out);
     if (routed)
@@ -98,6 +115,7 @@ void verify_print(const struct verify *v, struct str *out)
                    resumed, bits_mark(v, i, mark), str_bytes(a, (double)l->comm_bytes),
                    str_bytes(b, (double)l->peak_bytes), l->tensor);
         if (!(l->step_rel_error <= l->bound_steps)) str_printf(out, "  (%s: %.2g)", l->step_tensor, l->step_rel_error);
+        if (!(l->lean <= 1)) str_printf(out, "  (%s: %.2g of what chance may)", l->lean_tensor, l->lean);
         if (!l->ok && l->trained_rel_error >= 0)
             str_printf(out, "  (the trainer: %s, %.2g)", l->trained_where, l->trained_rel_error);
         if (l->own) str_puts(out, "  (the config's own)");
@@ -107,6 +125,8 @@ void verify_print(const struct verify *v, struct str *out)
             str_printf(out, "  (of %" PRId64 " tokens of answers %" PRId64 " are learned with other bits, %.2g nats)",
                        l->answer_tokens, l->answers_unlike, l->answers_most);
         if (l->ref_rel_error >= 0 && !l->ref_ok) str_printf(out, "  (plain loops: %.2g)", l->ref_rel_error);
+        if (l->unrounded_rel_error >= 0 && !l->unrounded_ok)
+            str_printf(out, "  (unrounded: %s, %.2g)", l->unrounded_where, l->unrounded_rel_error);
         str_puts(out, l->ok ? "\n" : "  <-- DIFFERS\n");
     }
     print_rest(v, out);
@@ -124,6 +144,7 @@ void verify_json(const struct verify *v, struct str *out)
     if (v->eps > 0) json_put_real(&o, "eps", v->eps);
     json_put_int(&o, "trained", v->n_trained);
     if (v->untrained[0]) json_put_string(&o, "untrained", v->untrained);
+    if (v->rounded_only[0]) json_put_string(&o, "rounded_only", v->rounded_only);
     json_begin_array(&o, "layouts");
     for (int i = 0; i < v->n; i++) {
         const struct verify_layout *l = &v->layout[i];
@@ -138,6 +159,8 @@ void verify_json(const struct verify *v, struct str *out)
         json_put_real(&o, "step_rel_error", l->step_rel_error);
         json_put_real(&o, "bound_steps", l->bound_steps);
         json_put_string(&o, "step_tensor", l->step_tensor);
+        json_put_real(&o, "lean", l->lean);
+        json_put_string(&o, "lean_tensor", l->lean_tensor);
         json_put_bool(&o, "own", l->own);
         json_put_bool(&o, "bit_identical", l->bit_identical);
         json_put_real(&o, "bound", l->bound);
@@ -155,6 +178,11 @@ void verify_json(const struct verify *v, struct str *out)
         }
         if (l->ref_rel_error >= 0) json_put_real(&o, "ref_rel_error", l->ref_rel_error);
         if (l->ref_rel_error >= 0) json_put_bool(&o, "ref_ok", l->ref_ok);
+        if (l->unrounded_rel_error >= 0) {
+            json_put_real(&o, "unrounded_rel_error", l->unrounded_rel_error);
+            json_put_bool(&o, "unrounded_ok", l->unrounded_ok);
+            json_put_string(&o, "unrounded_where", l->unrounded_where);
+        }
         if (l->trained_rel_error >= 0) {
             json_put_real(&o, "trained_rel_error", l->trained_rel_error);
             json_put_string(&o, "trained_where", l->trained_where);

@@ -12,6 +12,7 @@
 #include "verify/compare.h"
 #include "verify/layouts.h"
 #include "verify/shelf.h"
+#include "verify/unrounded.h"
 
 static struct verify_layout *layout_push(struct verify *v)
 {
@@ -35,6 +36,8 @@ struct run { /* of verify_run */
     bool has_ref;
     const struct trained_asked *trains; /* NULL: the trainer itself does not run */
     struct trained trained;             /* on a plain rank */
+    const struct config *rounded;       /* struct verify_asked */
+    bool wide;                          /* some layout's bounds are */
 };
 
 /* Whether a layout before this one holds the state in the same way: then only that one hands it over. */
@@ -64,6 +67,8 @@ static void tell(struct verify_layout *l, const struct differences *d, const str
     l->bound_steps = d->step.bound;
     l->step_rel_error = d->step.error;
     snprintf(l->step_tensor, sizeof l->step_tensor, "%s", d->step.what);
+    l->lean = d->lean.error;
+    snprintf(l->lean_tensor, sizeof l->lean_tensor, "%s", d->lean.what);
     l->bit_identical = d->same_bits;
     l->bits = d->bits;
     l->loss_rel_error = d->loss;
@@ -97,7 +102,8 @@ static bool judge(const struct run *x, struct verify_layout *l, const struct dif
                   const struct shelf_place *from)
 {
     l->complete = is_complete(x, l, d, from);
-    bool resumed = !from || l->resume_rel_error <= fmax(b->value, from->bounds.value);
+    l->bound_resumed = from ? fmax(b->value, from->bounds.value) : b->value;
+    bool resumed = !from || l->resume_rel_error <= l->bound_resumed;
     return l->complete && resumed && differences_within(d, b);
 }
 
@@ -165,7 +171,8 @@ static int one_layout(struct run *x, bool hands_over, bool plain, struct err *e)
     l->n_ranks = config_ranks(&x->c);
     l->bound = b.value;
     l->bound_totals = b.totals;
-    l->ref_rel_error = l->trained_rel_error = -1;
+    l->ref_rel_error = l->trained_rel_error = l->unrounded_rel_error = -1;
+    x->wide |= !x->rounded && unrounded_is_wanted(&x->c);
     layout_name(&x->c, l->layout, sizeof l->layout);
     outcome_init(&got, &x->c, x->p.numel);
     x->t.out = &got;
@@ -221,7 +228,7 @@ static void check_zero_bits(struct verify *v, const struct config *c)
         struct verify_layout *l = &v->layout[i];
         const struct verify_layout *first = strstr(l->layout, "zero0") ? NULL : at_zero(v, l, level);
         if (!first || first->bits == l->bits) continue;
-        l->ok = v->ok = false;
+        l->complete = l->ok = v->ok = false;
         snprintf(l->tensor, sizeof l->tensor, "bits: not those of zero %c", level);
     }
 }
@@ -368,20 +375,30 @@ static bool is_one_of(int at, int n, int some)
  * too, and in the trainer itself; all of them where that decides what is learned. */
 enum { HAND_OVER = 32, PLAIN = 4, TRAINED = 4 };
 
+/* Applies it; false: it is none of those that are asked for. */
+static bool is_run(struct run *x, const struct layout_try *t, unsigned axes)
+{
+    struct config rounded;
+    if (axes_of(t) & ~axes) return false;
+    layouts_apply(t, &x->c);
+    if (!x->rounded) return true;
+    rounded = *x->rounded;
+    layouts_apply(t, &rounded);
+    return unrounded_is_wanted(&rounded);
+}
+
 static int run_layouts(struct run *x, const struct layouts *all, unsigned axes, struct err *e)
 {
     int n = 0, ways = 0, at = 0, way = 0, rc = OK;
     bool *fresh = xcalloc(to_size(all->n) + 1, sizeof *fresh);
     for (int i = 0; i < all->n; i++) {
-        if (axes_of(&all->at[i]) & ~axes) continue;
-        layouts_apply(&all->at[i], &x->c);
+        if (!is_run(x, &all->at[i], axes)) continue;
         fresh[i] = !held_before(x);
         ways += fresh[i];
         n++;
     }
     for (int i = 0; !rc && i < all->n; i++) {
-        if (axes_of(&all->at[i]) & ~axes) continue;
-        layouts_apply(&all->at[i], &x->c);
+        if (!is_run(x, &all->at[i], axes)) continue;
         bool hands_over = fresh[i] && is_one_of(way, ways, HAND_OVER < ways ? HAND_OVER : ways);
         rc = one_layout(x, hands_over, at > 0 && is_one_of(at, n, PLAIN < n ? PLAIN : n), e);
         bool trains = x->c.train.objective != OBJECTIVE_NEXT || is_one_of(n - 1 - at, n, TRAINED < n ? TRAINED : n);
@@ -461,20 +478,21 @@ int verify_all(struct verify *v, const struct verify_asked *q, struct err *e)
     run_open(&x, v, q->config, tokens, q->steps);
     two.parallel.dp_shard *= 2;
     v->bound = bounds_of(&two).value;
+    x.rounded = q->rounded;
     int rc = run_oracle(&x, e);
-    if (!rc && q->max_ranks) rc = run_plain_oracle(&x, e);
+    if (!rc && q->max_ranks && !q->rounded) rc = run_plain_oracle(&x, e);
     if (!rc && q->trains) rc = train_oracle(&x, q->trains, e);
     x.c = x.asked;
     const bool own = own_is_asked(q);
     if (!rc && own) rc = run_own(&x, q->own, e);
     x.c = x.asked;
-    if (q->max_ranks) layouts_enumerate(&all, &x.asked, q->max_ranks);
+    if (q->max_ranks) layouts_enumerate(&all, q->rounded ? q->rounded : &x.asked, q->max_ranks);
     if (!rc) rc = run_layouts(&x, &all, q->axes, e);
-    if (!rc && v->n - own < 2 && q->max_ranks > 1) rc = nothing_to_compare(q->axes, q->max_ranks, e);
+    if (!rc && v->n - own < 2 && q->max_ranks > 1 && !q->rounded) rc = nothing_to_compare(q->axes, q->max_ranks, e);
     if (!rc) check_zero_bits(v, q->config);
     layouts_free(&all);
     run_close(&x, tokens);
-    return rc;
+    return rc || !x.wide ? rc : unrounded_run(v, q, e);
 }
 
 int verify_run(struct verify *v, const struct config *c, int max_ranks, unsigned axes, int steps, struct err *e)

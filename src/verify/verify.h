@@ -13,6 +13,7 @@
  * rounding. With scales from earlier steps gradients are those of the second step: in the first scales are 1.
  * Layouts of one data-parallel size that differ by their zero level must have the same bits, and one rank with all that
  * saves memory those of the oracle.
+ * A layout whose bounds are wide because of what is rounded in it runs once more with nothing rounded (unrounded.h).
  * Kernels are those that training would use; one rank, and a few of the layouts, run with the plain loops (ref) too,
  * which is compared among itself, and one rank with one rank. Routers in bf16 repeat the oracle's choices (replay.h).
  * Floor 9; may use run/. Order: Local: starts its ranks itself.
@@ -33,6 +34,8 @@ struct verify_layout {
     char tensor[112];      /* where: "gradient of wq", "value of wq", or what the layout did not do */
     double step_rel_error; /* over what the steps made of values, of the optimizer's arrays, of the average */
     double bound_steps;
+    double lean; /* of gradients, in parts of what chance may make of it (compare.h) */
+    char lean_tensor[112];
     char step_tensor[112]; /* where: "step of wq", "ema of wq" */
     bool bit_identical;    /* to the oracle: gradients, values, losses */
     double loss_rel_error; /* largest over the steps */
@@ -43,10 +46,15 @@ struct verify_layout {
     double eval_rel_error; /* of the evaluation's loss */
     char resumed[96]; /* the layout whose checkpoint it went on from; "": layouts that hold their state as one before
                          are not asked */
-    bool resume_identical;    /* every value and moment arrived, bit for bit */
-    double resume_rel_error;  /* of the next step's values and loss */
-    double ref_rel_error;     /* of this layout with plain loops, beside one rank with them; -1: not run */
-    bool ref_ok;              /* and within the bounds */
+    bool resume_identical;   /* every value and moment arrived, bit for bit */
+    double resume_rel_error; /* of the next step's values and loss */
+    double bound_resumed;
+    double ref_rel_error;       /* of this layout with plain loops, beside one rank with them; -1: not run */
+    bool ref_ok;                /* and within the bounds */
+    double unrounded_rel_error; /* of this layout with nothing rounded (unrounded.h); -1: not run */
+    double unrounded_over;      /* the worst, in parts of its bound; INFINITY: it was not complete */
+    bool unrounded_ok;
+    char unrounded_where[112];
     double trained_rel_error; /* of the trainer itself in this layout, beside it on one rank (trained.h); -1: not run */
     char trained_where[320];  /* "grad_norm of line 2", or with what it ended */
     int64_t answer_tokens;    /* that were written and learned (answers.h); 0: none */
@@ -60,13 +68,14 @@ struct verify_layout {
 };
 struct verify {
     bool ok;
-    int n_trained;        /* layouts in which the trainer itself ran too */
-    char untrained[400];  /* why it ran in none; "": it did, or nobody gave its config */
-    double ref_rel_error; /* one rank with plain loops beside one rank with training's kernels */
-    bool replayed;        /* routers repeated the oracle's choices */
-    double loss;          /* of one rank after the last step */
-    double bound;         /* where only whole sequences are shared out */
-    int left_out;         /* of the steps, by fp16, on one rank; a layout that leaves out others is not equal */
+    int n_trained;          /* layouts in which the trainer itself ran too */
+    char untrained[400];    /* why it ran in none; "": it did, or nobody gave its config */
+    char rounded_only[400]; /* why wide layouts did not run unrounded; "": they did, or there were none */
+    double ref_rel_error;   /* one rank with plain loops beside one rank with training's kernels */
+    bool replayed;          /* routers repeated the oracle's choices */
+    double loss;            /* of one rank after the last step */
+    double bound;           /* where only whole sequences are shared out */
+    int left_out;           /* of the steps, by fp16, on one rank; a layout that leaves out others is not equal */
     double eps; /* of Adam in every run: the config's, or what gradients that are rounding drown in; 0: no Adam */
     struct verify_layout *layout;
     int n, room;
@@ -93,6 +102,7 @@ struct verify_asked {
     int max_ranks;                      /* layouts of up to so many; 0: none but own */
     unsigned axes;                      /* of enum verify_axes */
     int steps;                          /* >= 1 */
+    const struct config *rounded; /* layouts that are wide in this config, and no others; NULL: all (unrounded.h) */
 };
 /* ERR_* only when something could not run, or when no layout of several ranks uses only these axes; differences are in
  * v. */

@@ -76,6 +76,7 @@ static inline bool asked_within(const struct config *c, const struct verify *v)
     bool rounds = c->precision.recipe != RECIPE_FP32 || c->precision.grad != GRAD_FP32 || c->precision.layers.n ||
                   config_comm_grad(c) != CODEC_KEPT || config_comm_param(c) != CODEC_KEPT;
     if (v->ok || !rounds) return v->ok;
+    if ((l->unrounded_rel_error >= 0 && !l->unrounded_ok) || l->lean > 1) return false;
     return l->complete && l->max_rel_error <= times * l->bound &&
            l->step_rel_error <= fmin(fmax(most, l->bound_steps), times * l->bound_steps) &&
            l->loss_rel_error <= times * l->bound_totals && l->norm_rel_error <= times * l->bound_totals &&
