@@ -497,6 +497,13 @@ static void others_are_refused(void **state)
          "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": {\"a\": 1}}, \"normalizer\": {\"type\": "
          "\"Lowercase\"}}",
          "normalizer"},
+        {"{\"model_type\": \"llama\", " SIZES "}",
+         "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 1, \"b\": 2}}, \"pre_tokenizer\": {\"type\": "
+         "\"ByteLevel\", \"add_prefix_space\": false}, \"post_processor\": {\"type\": \"TemplateProcessing\", "
+         "\"single\": [{\"SpecialToken\": {\"id\": \"a\"}}, {\"SpecialToken\": {\"id\": \"b\"}}, {\"Sequence\": "
+         "{\"id\": "
+         "\"A\"}}], \"special_tokens\": {\"a\": {\"id\": \"a\", \"ids\": [1]}, \"b\": {\"id\": \"b\", \"ids\": [2]}}}}",
+         "puts 2 tokens before a text"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct err e;
