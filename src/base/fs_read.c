@@ -138,7 +138,7 @@ int fs_read_all(const char *path, size_t limit, char **out, size_t *n, struct er
     if (bytes > limit) {
         code = err_set(e, ERR_REQUEST, "%s: has %zu bytes; at most %zu are read here", path, bytes, limit);
     } else {
-        p = xmalloc(bytes + 1);
+        p = xmalloc_large(bytes + 1);
         code = fs_file_read(&f, 0, bytes, p, e);
     }
     fs_file_close(&f);

@@ -110,6 +110,13 @@ void json_iter_key_text(void *it, struct str *out)
 
 const struct json *json_iter_value(void *it) { return &((struct json_member *)it)->value; }
 
+void json_ask(const struct json *object, struct json_asked *asked, size_t n)
+{
+    if (is(object, JSON_OBJECT)) json_find_many(object, asked, n);
+    else
+        for (size_t i = 0; i < n; i++) asked[i].it = NULL;
+}
+
 const char *json_string(const struct json *v, size_t *n, const char *otherwise)
 {
     bool text = is(v, JSON_STRING);

@@ -40,6 +40,14 @@ const char *json_iter_key(void *it); /* for keys with names we know: one that ho
 void json_iter_key_text(void *it, struct str *out);   /* the key itself, which may hold NUL; out->n bytes and a NUL */
 const char *json_iter_key_bytes(void *it, size_t *n); /* the same, borrowed */
 const struct json *json_iter_value(void *it);
+/* Looks for many keys of one object: what a large one's memory is waited for together. A key may hold NUL. */
+struct json_asked {
+    const char *key;
+    size_t n;
+    uint64_t hash; /* not the caller's */
+    void *it;      /* the answer, as json_iter would come to it; NULL: the key is absent, or there is no object */
+};
+void json_ask(const struct json *object, struct json_asked *asked, size_t n);
 
 /* The value itself; the default when v is NULL or of another kind. */
 const char *json_string(const struct json *v, size_t *n, const char *otherwise);

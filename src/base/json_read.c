@@ -16,21 +16,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/large_pages.h"
 #include "base/mem.h"
 #include "base/piece_hash.h"
 
 enum {
     DEPTH_MOST = 2048, /* of brackets */
     FEW = 8,           /* members that are found by looking at each */
-    SLACK = 16,        /* behind the texts: eight bytes are written where fewer count */
+    WIDE = 16,         /* bytes looked at together */
+    SLACK = 2 * WIDE,  /* behind the texts: WIDE bytes are written where fewer count */
     BLOCK = 64 << 10,
-    AHEAD = 16 /* members whose places are waited for together */
+    STACK_FIRST = 512,
+    GIVEN = 1 << 20, /* a list of so many bytes stays where it was collected */
+    AHEAD = 16       /* members whose places are waited for together */
 };
 
 struct block {
     struct block *next;
+    size_t unused;
 };
+_Static_assert(sizeof(struct block) % 16 == 0, "what follows a block's head is aligned");
 
 struct document {
     struct json root; /* first: the root is what callers hold */
@@ -40,6 +44,7 @@ struct document {
 struct parser {
     const unsigned char *text, *p, *end;
     bool published;
+    bool has_nul; /* some text or key has one */
     int depth;
     char *strings; /* where the next text goes */
     struct document *doc;
@@ -61,45 +66,70 @@ static bool fail(struct parser *x, const unsigned char *at, const char *why)
 
 /* -- memory -------------------------------------------------------------------------------------------------- */
 
+static unsigned char *own(struct parser *x, struct block *b)
+{
+    b->next = x->doc->blocks;
+    x->doc->blocks = b;
+    return (unsigned char *)(b + 1);
+}
+
 /* 16-byte aligned, not zeroed; lives as long as the document. */
 static void *keep(struct parser *x, size_t bytes)
 {
     bytes = (bytes + 15) / 16 * 16;
     if ((size_t)(x->room_end - x->room) < bytes) {
         size_t size = bytes > x->block / 4 ? bytes : x->block;
-        struct block *b = xmalloc(16 + size);
-        in_large_pages(b, 16 + size);
-        b->next = x->doc->blocks;
-        x->doc->blocks = b;
-        if (size == bytes) return (unsigned char *)b + 16;
-        x->room = (unsigned char *)b + 16;
-        x->room_end = x->room + size;
+        unsigned char *fresh = own(x, xmalloc_large(sizeof(struct block) + size));
+        if (size == bytes) return fresh;
+        x->room = fresh;
+        x->room_end = fresh + size;
     }
     void *p = x->room;
     x->room += bytes;
     return p;
 }
 
-static void push(struct parser *x, const void *v, size_t bytes)
+/* The stack begins with room for the head of a block, which it may become. */
+static void stack_start(struct parser *x, size_t room)
 {
-    GROW(x->stack, x->stack_n, x->stack_room, bytes);
-    memcpy(x->stack + x->stack_n, v, bytes);
-    x->stack_n += bytes;
+    x->stack_room = room;
+    x->stack = xmalloc_large(room);
+    x->stack_n = sizeof(struct block);
 }
 
-/* What is on the stack from `from` on, moved behind `before` bytes of its own. */
-static void *take(struct parser *x, size_t from, size_t before)
+/* Room for some bytes on the stack. */
+static inline void *push(struct parser *x, size_t bytes)
+{
+    GROW(x->stack, x->stack_n, x->stack_room, bytes);
+    x->stack_n += bytes;
+    return x->stack + x->stack_n - bytes;
+}
+
+/* What is on the stack from `from` on, with room for `behind` bytes behind it. Where that is much, what is below moves
+ * instead, to a stack of its own. */
+static void *take(struct parser *x, size_t from, size_t behind)
 {
     size_t bytes = x->stack_n - from;
-    unsigned char *p = keep(x, before + bytes + 1);
-    if (bytes) memcpy(p + before, x->stack + from, bytes);
+    if (bytes < GIVEN || from > bytes / 4) {
+        unsigned char *p = keep(x, bytes + behind ? bytes + behind : 1);
+        if (bytes) memcpy(p, x->stack + from, bytes);
+        x->stack_n = from;
+        return p;
+    }
+    (void)push(x, behind);
+    unsigned char *full = x->stack;
+    stack_start(x, x->stack_room);
+    memcpy(x->stack + x->stack_n, full + x->stack_n, from - x->stack_n);
     x->stack_n = from;
-    return p + before;
+    (void)own(x, (struct block *)(void *)full);
+    return full + from;
 }
 
 /* -- tables of members --------------------------------------------------------------------------------------- */
 
-/* Places are 32 bits: 0 none, else the number of a member and one. At most half of them are taken. */
+/* The table lies behind the members. Places are 32 bits: 0 none, else the number of a member and one, and above it the
+ * hash's upper bits, as many as are left: a place of another key is passed without a look at the key. At most half of
+ * the places are taken. */
 static size_t table_places(size_t n)
 {
     size_t places = 2 * FEW;
@@ -114,29 +144,67 @@ static uint64_t hash(const struct json_member *members, const char *key, size_t 
 
 static bool same(const struct json_member *m, const char *key, size_t n)
 {
-    return m->key_n == n && !memcmp(m->key, key, n);
+    return m->key_n == n && piece_same((const unsigned char *)m->key, (const unsigned char *)key, n);
 }
 
-/* Where the key is in the table, or would be. */
-static uint32_t *table_place(struct json_member *members, size_t n_members, const char *key, size_t n)
+struct table {
+    const struct json_member *members;
+    uint32_t *place, mask;
+};
+
+static struct table table_of(const struct json_member *members, size_t n)
 {
-    size_t places = table_places(n_members);
-    uint32_t *table = (uint32_t *)(void *)members - places;
-    size_t at = hash(members, key, n) & (places - 1);
-    while (table[at] && !same(&members[table[at] - 1], key, n)) at = (at + 1) & (places - 1);
-    return &table[at];
+    return (struct table){members, (uint32_t *)(void *)(members + n), (uint32_t)(table_places(n) - 1)};
+}
+
+/* Where the key of this hash is in the table, or would be. */
+static uint32_t *table_place(const struct table *t, uint64_t h, const char *key, size_t n)
+{
+    uint32_t at = (uint32_t)h & t->mask, above = (uint32_t)(h >> 32) & ~t->mask;
+    for (;; at = (at + 1) & t->mask) {
+        uint32_t v = t->place[at];
+        if (!v) break;
+        if ((v & ~t->mask) == above && same(&t->members[(v & t->mask) - 1], key, n)) break;
+    }
+    return &t->place[at];
 }
 
 struct json_member *json_find(const struct json *object, const char *key, size_t n)
 {
     struct json_member *m = object->members;
     if (object->n > FEW) {
-        uint32_t *place = table_place(m, object->n, key, n);
-        return *place ? &m[*place - 1] : NULL;
+        struct table t = table_of(m, object->n);
+        uint32_t v = *table_place(&t, hash(m, key, n), key, n);
+        return v ? &m[(v & t.mask) - 1] : NULL;
     }
     for (uint32_t i = 0; i < object->n; i++)
         if (same(&m[i], key, n)) return &m[i];
     return NULL;
+}
+
+void json_find_many(const struct json *object, struct json_asked *asked, size_t n)
+{
+    struct json_member *m = object->members;
+    struct table t = table_of(m, object->n);
+    bool few = object->n <= FEW;
+    for (size_t i = 0; few && i < n; i++) asked[i].it = json_find(object, asked[i].key, asked[i].n);
+    if (few) return;
+    for (size_t i = 0; i < n; i++) {
+        asked[i].hash = hash(m, asked[i].key, asked[i].n);
+        __builtin_prefetch(t.place + ((uint32_t)asked[i].hash & t.mask));
+    }
+    for (size_t i = 0; i < n; i++) { /* most are where they would be first */
+        uint32_t v = t.place[(uint32_t)asked[i].hash & t.mask] & t.mask;
+        __builtin_prefetch(m + (v ? v - 1 : 0));
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t v = t.place[(uint32_t)asked[i].hash & t.mask] & t.mask;
+        __builtin_prefetch(m[v ? v - 1 : 0].key);
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t v = *table_place(&t, asked[i].hash, asked[i].key, asked[i].n);
+        asked[i].it = v ? &m[(v & t.mask) - 1] : NULL;
+    }
 }
 
 /* Puts all members into the table; of equal keys the first place and the last value stay (an error where keys given
@@ -144,26 +212,28 @@ struct json_member *json_find(const struct json *object, const char *key, size_t
 static bool index_many(struct parser *x, struct json_member *m, uint32_t *n)
 {
     uint32_t left = 0;
-    size_t places = table_places(*n);
-    uint32_t *table = (uint32_t *)(void *)m - places;
-    memset(table, 0, places * sizeof *table);
-    for (uint32_t i = 0; i < *n; i++) {
-        if (i + AHEAD < *n) {
-            const struct json_member *next = &m[i + AHEAD];
-            __builtin_prefetch(table + (hash(m, next->key, next->key_n) & (places - 1)));
+    uint64_t h[AHEAD] = {0};
+    struct table t = table_of(m, *n);
+    memset(t.place, 0, table_places(*n) * sizeof *t.place);
+    for (uint32_t next = 0; next < *n + AHEAD; next++) {
+        uint64_t now = h[next % AHEAD];
+        if (next < *n) {
+            h[next % AHEAD] = hash(m, m[next].key, m[next].key_n);
+            __builtin_prefetch(t.place + ((uint32_t)h[next % AHEAD] & t.mask));
         }
-        uint32_t *place = table_place(m, *n, m[i].key, m[i].key_n);
+        if (next < AHEAD) continue;
+        uint32_t i = next - AHEAD, *place = table_place(&t, now, m[i].key, m[i].key_n);
         if (*place && !x->published) return fail(x, x->text + m[i].at, "duplicate object key");
         if (*place) {
-            m[*place - 1].value = m[i].value;
+            m[(*place & t.mask) - 1].value = m[i].value;
         } else {
             m[left] = m[i];
-            *place = ++left;
+            *place = ((uint32_t)(now >> 32) & ~t.mask) | ++left;
         }
     }
     if (left == *n) return true;
     *n = left;
-    return left <= FEW || index_many(x, m, n); /* a smaller table, which ends at the members as well */
+    return left <= FEW || index_many(x, m, n); /* a smaller table, which begins where they end */
 }
 
 static bool index_few(struct parser *x, struct json_member *m, uint32_t *n)
@@ -246,6 +316,7 @@ static bool code_unit(struct parser *x, char **out)
         c = 0x10000 + ((c & 0x3FF) << 10) + (low & 0x3FF);
         x->p += 6;
     }
+    x->has_nul = x->has_nul || !c;
     *out = put_code(*out, (uint32_t)c);
     return true;
 }
@@ -262,33 +333,75 @@ static bool escape(struct parser *x, char **out)
     return true;
 }
 
-/* How many of the eight bytes of v, from the lowest, are ASCII that stands for itself. (A borrow may mark bytes above
- * the first that is marked, never below.) */
-static int plain_bytes(uint64_t v)
+/* Sixteen bytes at once, in the vectors that gcc and clang have for every machine. */
+typedef signed char wide __attribute__((vector_size(WIDE)));
+
+static inline wide load_wide(const unsigned char *p)
 {
-    const uint64_t ones = 0x0101010101010101u;
-    uint64_t quote = v ^ ones * '"', back = v ^ ones * '\\';
-    uint64_t mark = (((quote - ones) & ~quote) | ((back - ones) & ~back) | ((v - ones * 0x20) & ~v) | v) & ones * 0x80;
-    return mark ? __builtin_ctzll(mark) / 8 : 8;
+    wide v;
+    memcpy(&v, p, WIDE);
+    return v;
 }
 
-/* Copies what stands for itself; then x->p is at a byte that does not, or at the end. */
-static char *copy_plain(struct parser *x, char *out)
+/* A bit for each byte that is negative: those that comparisons mark are. */
+#ifdef __SSE2__
+#include <emmintrin.h>
+static inline unsigned marked(wide v) { return (unsigned)_mm_movemask_epi8((__m128i)v); }
+#else
+static inline unsigned marked(wide v)
 {
-    while (x->end - x->p >= 8) {
-        uint64_t v;
-        memcpy(&v, x->p, 8);
-        memcpy(out, &v, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        v = __builtin_bswap64(v);
+    unsigned bits = 0;
+    for (int i = 0; i < WIDE; i++) bits |= (unsigned)(v[i] < 0) << i;
+    return bits;
+}
 #endif
-        int n = plain_bytes(v);
-        x->p += n;
+
+/* Copies up to a quote, a backslash, a control character or the end, where x->p is then. *beyond: the first byte beyond
+ * ASCII; NULL: there is none. They are not looked at. */
+static inline char *copy_run(struct parser *x, char *out, const unsigned char **beyond)
+{
+    const unsigned char *p = x->p;
+    while (x->end - p >= WIDE) {
+        wide v = load_wide(p);
+        memcpy(out, p, WIDE);
+        unsigned high = marked(v), stop = marked((v == '"') | (v == '\\') | (v < 0x20)) & ~high;
+        int n = stop ? __builtin_ctz(stop) : WIDE;
+        high &= (1u << n) - 1;
+        if (high && !*beyond) *beyond = p + __builtin_ctz(high);
+        p += n;
         out += n;
-        if (n < 8) return out;
+        if (n < WIDE) {
+            x->p = p;
+            return out;
+        }
     }
-    while (x->p < x->end && *x->p >= 0x20 && *x->p < 0x80 && *x->p != '"' && *x->p != '\\') *out++ = (char)*x->p++;
+    for (; p < x->end && *p >= 0x20 && *p != '"' && *p != '\\'; p++) {
+        if (*p >= 0x80 && !*beyond) *beyond = p;
+        *out++ = (char)*p;
+    }
+    x->p = p;
     return out;
+}
+
+/* From p to x->p all is UTF-8; or the first byte that is not. */
+static bool check_run(struct parser *x, const unsigned char *p)
+{
+    const unsigned char *end = x->p;
+    while (p < end) {
+        if (*p < 0x80) {
+            p++;
+        } else if (*p >= 0xC2 && *p < 0xE0 && end - p > 1 && (p[1] & 0xC0) == 0x80) {
+            p += 2;
+        } else {
+            int bytes = character(p, end);
+            if (!bytes) {
+                x->byte = *p;
+                return fail(x, p, "unable to decode byte");
+            }
+            p += bytes;
+        }
+    }
+    return true;
 }
 
 /* The text whose quote x->p is at. */
@@ -297,19 +410,13 @@ static bool read_text(struct parser *x, const char **text, uint32_t *n)
     char *out = x->strings;
     x->p++;
     for (;;) {
-        out = copy_plain(x, out);
+        const unsigned char *beyond = NULL;
+        out = copy_run(x, out, &beyond);
+        if (beyond && !check_run(x, beyond)) return false;
         if (x->p == x->end) return fail(x, x->p, "the document ends inside a text");
         if (*x->p == '"') break;
-        if (*x->p == '\\') {
-            if (!escape(x, &out)) return false;
-        } else if (*x->p < 0x20) {
-            return fail(x, x->p, "a control character inside a text");
-        } else {
-            int bytes = character(x->p, x->end);
-            x->byte = *x->p;
-            if (!bytes) return fail(x, x->p, "unable to decode byte");
-            for (int i = 0; i < bytes; i++) *out++ = (char)*x->p++;
-        }
+        if (*x->p < 0x20) return fail(x, x->p, "a control character inside a text");
+        if (!escape(x, &out)) return false;
     }
     x->p++;
     *out = 0;
@@ -322,7 +429,7 @@ static bool read_text(struct parser *x, const char **text, uint32_t *n)
 /* A key that holds NUL has a spelling that holds none, for whoever compares it with names. */
 static void spell_key(struct parser *x, struct json_member *m)
 {
-    if (!memchr(m->key, 0, m->key_n)) return;
+    if (!x->has_nul || !memchr(m->key, 0, m->key_n)) return;
     char *p = keep(x, (size_t)m->key_n * 7 + 2), *out = p + m->key_n + 1;
     memcpy(p, m->key, (size_t)m->key_n + 1);
     for (uint32_t i = 0; i < m->key_n; i++) {
@@ -391,9 +498,24 @@ static const char *keep_text(struct parser *x, const unsigned char *p, size_t n)
     return text;
 }
 
+/* The usual number: up to 18 digits, no sign, nothing behind them. */
+static inline bool read_digits(struct parser *x, struct json *v)
+{
+    const unsigned char *p = x->p, *most = x->end - p > 18 ? p + 18 : x->end;
+    int64_t sum = 0;
+    if (p == most || *p == '0') return false;
+    for (; p < most && *p >= '0' && *p <= '9'; p++) sum = sum * 10 + (*p - '0');
+    if (p == most || *p == '.' || *p == 'e' || *p == 'E' || (*p >= '0' && *p <= '9')) return false;
+    x->p = p;
+    v->kind = JSON_INT;
+    v->integer = sum;
+    return true;
+}
+
 static bool read_number(struct parser *x, struct json *v)
 {
     bool whole;
+    if (read_digits(x, v)) return true;
     const unsigned char *p = x->p, *stop = number_end(p, x->end, &whole);
     if (!stop) return fail(x, p, "a number that JSON does not have");
     x->p = stop;
@@ -439,9 +561,21 @@ static bool read_word(struct parser *x, struct json *v)
 
 /* -- values -------------------------------------------------------------------------------------------------- */
 
-static void skip_space(struct parser *x)
+static inline void skip_space(struct parser *x)
 {
-    while (x->p < x->end && (*x->p == ' ' || *x->p == '\n' || *x->p == '\r' || *x->p == '\t')) x->p++;
+    const unsigned char *p = x->p;
+    if (p<x->end && * p> ' ') return;
+    while (x->end - p >= WIDE) {
+        wide v = load_wide(p);
+        unsigned stop = marked((v != ' ') & (v != '\n') & (v != '\r') & (v != '\t'));
+        if (stop) {
+            x->p = p + __builtin_ctz(stop);
+            return;
+        }
+        p += WIDE;
+    }
+    while (p < x->end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) p++;
+    x->p = p;
 }
 
 static bool read_value(struct parser *x, struct json *v);
@@ -475,7 +609,7 @@ static bool read_array(struct parser *x, struct json *v)
     while (more) {
         struct json item;
         if (!read_value(x, &item)) return false;
-        push(x, &item, sizeof item);
+        memcpy(push(x, sizeof item), &item, sizeof item);
         if (!next_item(x, ']', &more, "',' or ']' expected")) return false;
     }
     x->depth--;
@@ -505,7 +639,7 @@ static bool read_object(struct parser *x, struct json *v)
     while (more) {
         struct json_member m;
         if (!read_member(x, &m)) return false;
-        push(x, &m, sizeof m);
+        memcpy(push(x, sizeof m), &m, sizeof m);
         if (!next_item(x, '}', &more, "',' or '}' expected")) return false;
     }
     x->depth--;
@@ -558,8 +692,7 @@ int json_read(struct json **root, const char *text, size_t n, bool published, co
     if (n >= UINT32_MAX / 2) return err_set(e, ERR_REQUEST, "%s: a JSON document of 2 GiB or more", what);
     size_t values = 2 * n < BLOCK ? 2 * n + 256 : 0; /* short documents are one allocation and the stack */
     size_t head = (sizeof(struct document) + n + SLACK + 15) / 16 * 16;
-    struct document *doc = xmalloc(head + values);
-    in_large_pages(doc, head + values);
+    struct document *doc = xmalloc_large(head + values);
     doc->blocks = NULL;
     struct parser x = {.text = (const unsigned char *)text,
                        .p = (const unsigned char *)text,
@@ -570,6 +703,7 @@ int json_read(struct json **root, const char *text, size_t n, bool published, co
                        .block = n / 4 > BLOCK ? n / 4 / 16 * 16 : BLOCK,
                        .room = (unsigned char *)doc + head,
                        .room_end = (unsigned char *)doc + head + values};
+    stack_start(&x, values ? STACK_FIRST : n); /* a vocabulary's members take about as much as they do in the text */
     bool read = read_root(&x);
     xfree(x.stack);
     if (read) {

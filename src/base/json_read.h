@@ -20,7 +20,7 @@ struct json {
         int64_t integer;
         const char *text; /* JSON_STRING, JSON_REAL */
         struct json *items;
-        struct json_member *members; /* behind their table (json_find), where they are many */
+        struct json_member *members; /* before their table (json_find), where they are many */
     };
 };
 
@@ -33,6 +33,9 @@ struct json_member {
 
 /* The member of this key; NULL: there is none. */
 struct json_member *json_find(const struct json *object, const char *key, size_t n);
+
+/* Answers json_ask of an object. */
+void json_find_many(const struct json *object, struct json_asked *asked, size_t n);
 
 /* Reads a document as json_parse does, or as json_parse_published. */
 int json_read(struct json **root, const char *text, size_t n, bool published, const char *what, struct err *e);

@@ -20,6 +20,12 @@ char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 void xfree(void *p); /* NULL is fine */
 
+/* Megabytes that are soon full: from 2 MiB on they begin where a large page does and ask the system for such, since
+ * waiting for thousands of small ones takes longer than to fill them. */
+void *xmalloc_large(size_t bytes);       /* uninitialised; freed with xfree */
+void *xcalloc_large(size_t bytes);       /* zeroed; freed with xfree_large */
+void xfree_large(void *p, size_t bytes); /* NULL is fine */
+
 /* An array that grows: a pointer from xmalloc or NULL, how many elements are in it and how many there is room for, the
  * latter an int, int64_t or size_t. GROW makes room for `more` elements behind the first n: the room doubles from 4
  * until they fit, so it is a power of two when nobody else sets it, and adding one by one costs O(n) copies in all.

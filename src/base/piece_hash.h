@@ -5,6 +5,7 @@
 #ifndef TUTTI_BASE_PIECE_HASH_H
 #define TUTTI_BASE_PIECE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static inline uint64_t piece_mix(uint64_t h, uint64_t v)
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 
-/* The bytes p[0..n), n < 8, as a number: with n, no two texts have the same. No loop, and no copy of n bytes. */
+/* The bytes p[0..n), n <= 8, as a number: with n, no two texts have the same. No loop, and no copy of n bytes. */
 static inline uint64_t piece_few(const unsigned char *p, size_t n)
 {
     uint32_t low, high;
@@ -30,13 +31,28 @@ static inline uint64_t piece_few(const unsigned char *p, size_t n)
 static inline uint64_t piece_hash_from(uint64_t seed, const unsigned char *p, size_t n)
 {
     uint64_t h = seed ^ n, v;
-    if (n < 8) return piece_mix(h, piece_few(p, n));
+    if (n <= 8) return piece_mix(h, piece_few(p, n));
     for (size_t at = 0; at + 8 < n; at += 8) {
         memcpy(&v, p + at, 8);
         h = piece_mix(h, v);
     }
     memcpy(&v, p + n - 8, 8); /* may have bytes that were in the one before */
     return piece_mix(h, v);
+}
+
+/* Whether two texts of n bytes are the same; quick where they are short. */
+static inline bool piece_same(const unsigned char *a, const unsigned char *b, size_t n)
+{
+    uint64_t x, y;
+    if (n <= 8) return piece_few(a, n) == piece_few(b, n);
+    for (size_t at = 0; at + 8 < n; at += 8) {
+        memcpy(&x, a + at, 8);
+        memcpy(&y, b + at, 8);
+        if (x != y) return false;
+    }
+    memcpy(&x, a + n - 8, 8); /* may have bytes that were in the one before */
+    memcpy(&y, b + n - 8, 8);
+    return x == y;
 }
 
 static inline uint64_t piece_hash(const unsigned char *p, size_t n) { return piece_hash_from(0, p, n); }

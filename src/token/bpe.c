@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/large_pages.h"
 #include "base/mem.h"
 #include "token/merge.h"
 #include "base/piece_hash.h"
@@ -32,93 +31,96 @@ static uint64_t table_size(int64_t n)
     return size;
 }
 
+enum { FEW = 8 }; /* bytes that stand in a slot */
+
 void piece_map_init(struct piece_map *m, int64_t n_expected)
 {
     uint64_t size = table_size(n_expected + 1);
-    struct piece_slot *slots = xcalloc(size, sizeof *slots);
-    *m = (struct piece_map){.slots = in_large_pages(slots, size * sizeof *slots), .mask = size - 1};
+    struct piece_slot *slots = xcalloc_large(size * sizeof *slots);
+    *m = (struct piece_map){.slots = slots, .mask = size - 1, .seed = (uint64_t)(uintptr_t)slots};
 }
 
 void piece_map_fini(struct piece_map *m)
 {
-    xfree(m->slots);
+    xfree_large(m->slots, (m->mask + 1) * sizeof *m->slots);
     *m = (struct piece_map){0};
 }
 
-static uint64_t map_hash(const struct piece_map *m, const unsigned char *p, size_t n)
+void piece_map_copy(struct piece_map *m, const struct piece_map *from)
 {
-    return piece_hash_from((uint64_t)(uintptr_t)m->slots, p, n);
+    *m = *from;
+    m->slots = xcalloc_large((m->mask + 1) * sizeof *m->slots);
+    memcpy(m->slots, from->slots, (m->mask + 1) * sizeof *m->slots);
 }
 
 static struct piece_slot *slot_of(const struct piece_map *m, uint64_t hash, const unsigned char *p, size_t n)
 {
-    uint64_t at = hash & m->mask;
-    while (m->slots[at].p && (m->slots[at].n != n || memcmp(m->slots[at].p, p, n))) at = (at + 1) & m->mask;
-    return &m->slots[at];
+    uint64_t few = n <= FEW ? piece_few(p, n) : 0, at = hash & m->mask;
+    for (;; at = (at + 1) & m->mask) {
+        struct piece_slot *s = &m->slots[at];
+        if (!s->room) return s;
+        if (s->room - 1 != n) continue;
+        if (n <= FEW ? s->text == few : piece_same((const unsigned char *)(uintptr_t)s->text, p, n)) return s;
+    }
 }
 
-static struct piece_slot *piece_slot(const struct piece_map *m, const unsigned char *p, size_t n)
+uint64_t piece_map_expect(const struct piece_map *m, const unsigned char *p, size_t n)
 {
-    return slot_of(m, map_hash(m, p, n), p, n);
+    uint64_t hash = piece_hash_from(m->seed, p, n);
+    __builtin_prefetch(&m->slots[hash & m->mask]);
+    return hash;
 }
 
-void piece_map_expect(const struct piece_map *m, const unsigned char *p, size_t n)
+bool piece_map_put_expected(struct piece_map *m, uint64_t hash, const unsigned char *p, size_t n, int32_t id)
 {
-    __builtin_prefetch(&m->slots[map_hash(m, p, n) & m->mask]);
-}
-
-bool piece_map_put(struct piece_map *m, const unsigned char *p, size_t n, int32_t id)
-{
-    CHECK(n <= UINT32_MAX && 2 * (uint64_t)m->n <= m->mask, "piece map: %zu bytes, %lld entries", n, (long long)m->n);
-    struct piece_slot *slot = piece_slot(m, p, n);
-    if (slot->p) return false;
-    *slot = (struct piece_slot){.p = p, .n = (uint32_t)n, .id = id};
+    CHECK(n < UINT32_MAX && 2 * (uint64_t)m->n <= m->mask, "piece map: %zu bytes, %lld entries", n, (long long)m->n);
+    struct piece_slot *slot = slot_of(m, hash, p, n);
+    if (slot->room) return false;
+    *slot = (struct piece_slot){.text = n <= FEW ? piece_few(p, n) : (uint64_t)(uintptr_t)p,
+                                .room = (uint32_t)n + 1,
+                                .id = id};
     m->n++;
     return true;
 }
 
-int32_t piece_map_get(const struct piece_map *m, const unsigned char *p, size_t n)
+bool piece_map_put(struct piece_map *m, const unsigned char *p, size_t n, int32_t id)
 {
-    const struct piece_slot *slot = piece_slot(m, p, n);
-    return slot->p ? slot->id : -1;
+    return piece_map_put_expected(m, piece_hash_from(m->seed, p, n), p, n, id);
 }
 
-void piece_map_get_many(const struct piece_map *m, struct piece_asked *asked, size_t n)
+int32_t piece_map_get(const struct piece_map *m, const unsigned char *p, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        asked[i].hash = map_hash(m, asked[i].p, asked[i].n);
-        __builtin_prefetch(&m->slots[asked[i].hash & m->mask]);
-    }
-    for (size_t i = 0; i < n; i++) __builtin_prefetch(m->slots[asked[i].hash & m->mask].p);
-    for (size_t i = 0; i < n; i++) {
-        const struct piece_slot *slot = slot_of(m, asked[i].hash, asked[i].p, asked[i].n);
-        asked[i].id = slot->p ? slot->id : -1;
-    }
+    const struct piece_slot *slot = slot_of(m, piece_hash_from(m->seed, p, n), p, n);
+    return slot->room ? slot->id : -1;
 }
 
 void bpe_init(struct bpe *b, int64_t n_rules)
 {
     uint64_t size = table_size(n_rules + 1);
-    struct bpe_rule *rules = xmalloc(size * sizeof *rules);
-    *b = (struct bpe){.rules = in_large_pages(rules, size * sizeof *rules), .mask = size - 1};
+    CHECK(size <= (uint64_t)1 << 31, "%lld rules", (long long)n_rules);
+    *b = (struct bpe){.rules = xmalloc_large(to_size(n_rules) * sizeof *b->rules),
+                      .n = n_rules,
+                      .places = xcalloc_large(size * sizeof *b->places),
+                      .mask = (uint32_t)(size - 1)};
     b->maybe = xcalloc(((size_t)1 << BPE_MAYBE_BITS) / 64, sizeof *b->maybe);
-    for (uint64_t i = 0; i < size; i++) b->rules[i].left = -1;
     for (int i = 0; i < 256; i++) b->byte_id[i] = -1;
 }
 
 void bpe_fini(struct bpe *b)
 {
     xfree(b->rules);
+    xfree_large(b->places, ((size_t)b->mask + 1) * sizeof *b->places);
     xfree(b->maybe);
     *b = (struct bpe){0};
 }
 
 void bpe_put(struct bpe *b, int32_t left, int32_t right, int32_t rank, int32_t product)
 {
-    uint64_t h = bpe_hash(b, left, right), bit = h >> (64 - BPE_MAYBE_BITS), at = h & b->mask;
-    while (b->rules[at].left >= 0 && (b->rules[at].left != left || b->rules[at].right != right))
-        at = (at + 1) & b->mask;
-    b->rules[at] = (struct bpe_rule){left, right, rank, product};
+    uint64_t h = bpe_hash(b, left, right), bit = h >> (64 - BPE_MAYBE_BITS);
+    CHECK(rank >= 0 && rank < b->n, "rule %d of %lld", rank, (long long)b->n);
+    uint32_t *place = bpe_place(b, h, left, right);
+    b->rules[rank] = (struct bpe_rule){left, right, product};
+    *place = ((uint32_t)h & ~b->mask) | ((uint32_t)rank + 1);
     b->maybe[bit / 64] |= (uint64_t)1 << bit % 64;
 }
 

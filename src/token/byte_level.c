@@ -42,7 +42,7 @@ size_t byte_level_bytes(unsigned char *out, const char *text, size_t n)
     while (p < end) {
         int code = *p++;
         if (code < 0x80) {
-            if (!prints(code)) return SIZE_MAX;
+            if (code < 33 || code > 126) return SIZE_MAX;
         } else {
             if (code < 0xC2 || code > 0xC5 || p == end) return SIZE_MAX;
             code = (code & 0x1F) << 6 | (*p++ & 0x3F);

@@ -32,7 +32,9 @@ static uint64_t *join_slot(const struct joins *j, uint64_t key)
 
 static void join_put(struct joins *j, uint32_t left, uint32_t right)
 {
-    uint64_t key = (uint64_t)left << 32 | right, *slot;
+    uint64_t key = (uint64_t)left << 32 | right, *slot, *recent = &j->recent[piece_mix(0, key) % RECENT_JOINS];
+    if (*recent == key + 1) return;
+    *recent = key + 1;
     if (2 * (j->n + 1) > j->mask) {
         uint64_t *old = j->slots, old_n = old ? j->mask + 1 : 0;
         j->mask = old ? 2 * j->mask + 1 : 1023;

@@ -37,9 +37,11 @@ const char *char_bpe_put(struct char_bpe *b, const char *left, size_t left_n, co
 void char_bpe_finish(struct char_bpe *b);
 
 /* Pairs of characters that some rule joins. */
+enum { RECENT_JOINS = 4096 };
 struct joins {
     uint64_t *slots; /* left << 32 | right, plus 1; 0: empty */
     uint64_t mask, n;
+    uint64_t recent[RECENT_JOINS]; /* some that are there: most rules join what others do */
     const struct char_bpe *bpe;
     uint64_t ascii[128][2]; /* of ASCII characters, what joins_never says: bit `right` of row `left` */
 };

@@ -34,7 +34,7 @@ static void push(struct merger *m, const struct bpe *rules, int32_t at)
     const struct bpe_rule *r = s->next < 0 ? NULL : bpe_get(rules, s->id, m->s[s->next].id);
     if (!r) return;
     GROW(m->heap, m->heap_n, m->heap_room, 1);
-    struct merge_pending fresh = {.order = (uint64_t)r->rank << 32 | (uint32_t)at, .product = r->product};
+    struct merge_pending fresh = {.order = (uint64_t)bpe_rank(rules, r) << 32 | (uint32_t)at, .product = r->product};
     size_t i = m->heap_n++;
     for (; i > 0 && m->heap[(i - 1) / 2].order > fresh.order; i = (i - 1) / 2) m->heap[i] = m->heap[(i - 1) / 2];
     m->heap[i] = fresh;
@@ -90,7 +90,7 @@ struct few {
 static void weigh(const struct bpe *rules, struct few *f, const int32_t *id, size_t at, size_t n)
 {
     const struct bpe_rule *r = f->next[at] < n ? bpe_get(rules, id[at], id[f->next[at]]) : NULL;
-    f->key[at] = r ? (int32_t)((uint32_t)r->rank << PLACE_BITS | (uint32_t)at) : NONE;
+    f->key[at] = r ? (int32_t)((uint32_t)bpe_rank(rules, r) << PLACE_BITS | (uint32_t)at) : NONE;
     if (r) f->product[at] = r->product;
 }
 

@@ -339,11 +339,29 @@ static void find_entries(struct pattern *x)
 static void make_masks(const struct reader *r, struct pattern *x)
 {
     int at[PATTERN_SETS] = {0}; /* the range of each set that the page has come to */
+    int plain = -1;             /* the last page whose characters are all in the same sets, which are */
+    uint32_t plain_sets = 0;
     for (int page = 0; page < N_PAGES; page++) {
-        uint32_t masks[PAGE] = {0}, lo = (uint32_t)page * PAGE, hi = lo + PAGE - 1;
+        uint32_t masks[PAGE] = {0}, lo = (uint32_t)page * PAGE, hi = lo + PAGE - 1, whole = 0;
+        bool parts = false;
         for (int k = 0; k < r->n_sets; k++) {
             const struct ranges *s = &r->sets[k];
             while (at[k] < s->n && s->r[at[k]].hi < lo) at[k]++;
+            bool begun = at[k] < s->n && s->r[at[k]].lo <= hi,
+                 all = begun && s->r[at[k]].lo <= lo && s->r[at[k]].hi >= hi;
+            whole |= (uint32_t)all << k;
+            parts = parts || (begun && !all);
+        }
+        if (!parts && plain >= 0 && plain_sets == whole) {
+            x->page_of[page] = x->page_of[plain];
+            continue;
+        }
+        if (!parts) {
+            plain = page;
+            plain_sets = whole;
+        }
+        for (int k = 0; k < r->n_sets; k++) {
+            const struct ranges *s = &r->sets[k];
             for (int i = at[k]; i < s->n && s->r[i].lo <= hi; i++) {
                 uint32_t end = s->r[i].hi < hi ? s->r[i].hi : hi;
                 for (uint32_t c = s->r[i].lo > lo ? s->r[i].lo : lo; c <= end; c++) masks[c - lo] |= (uint32_t)1 << k;

@@ -55,12 +55,40 @@ int reader_token(struct reader *r, const char *text, size_t n, int64_t id)
         return err_set(r->e, ERR_CORRUPT, "%s: model.vocab: id %lld is given to two tokens, one is \"%.60s\"", r->what,
                        (long long)id, text);
     entry->used = entry->model = true;
-    entry->at = r->pool.n;
-    entry->letters = r->t->kind != TOKENIZER_BPE || byte_level_read(&r->pool, text, n);
-    if (r->t->kind != TOKENIZER_BPE || !entry->letters) str_add(&r->pool, text, n);
-    entry->n = r->pool.n - entry->at;
-    str_putc(&r->pool, 0);
+    entry->at = (uint32_t)r->pool.n;
+    char *own = r->pool.p + r->pool.n; /* make_room */
+    size_t got = r->t->kind == TOKENIZER_BPE ? byte_level_bytes((unsigned char *)own, text, n) : SIZE_MAX;
+    entry->letters = r->t->kind != TOKENIZER_BPE || got != SIZE_MAX;
+    if (got == SIZE_MAX) memcpy(own, text, got = n);
+    own[got] = 0;
+    r->odd = r->odd || !entry->letters;
+    r->n_model++;
+    entry->n = (uint32_t)got;
+    r->pool.n += got + 1;
     return OK;
+}
+
+/* Room for all tokens, so that nothing moves while they are read. */
+static void make_room(struct reader *r)
+{
+    const struct json *vocab = json_get(r->model, "vocab"), *added = json_get(r->root, "added_tokens");
+    size_t n = (size_t)r->most, bytes = n + 1, text_n;
+    for (void *it = json_iter(vocab); it; it = json_iter_next(vocab, it)) {
+        (void)json_iter_key_bytes(it, &text_n);
+        bytes += text_n;
+    }
+    for (size_t i = 0; json_is(vocab, JSON_ARRAY) && i < json_size(vocab); i++) {
+        (void)json_string(json_at(json_at(vocab, i), 0), &text_n, NULL);
+        bytes += text_n;
+    }
+    for (size_t i = 0; i < json_size(added); i++) {
+        (void)json_string(json_get(json_at(added, i), "content"), &text_n, NULL);
+        bytes += text_n;
+    }
+    r->pool = (struct str){.p = xmalloc_large(bytes), .room = bytes};
+    r->room = (int64_t)n;
+    r->entries = xmalloc_large(n * sizeof *r->entries);
+    memset(r->entries, 0, n * sizeof *r->entries);
 }
 
 /* What an added token that is looked for in normalised text is there. */
@@ -111,15 +139,18 @@ static int read_added_token(struct reader *r, const struct json *v)
                        "%s: added_tokens: \"%.60s\" has id %lld, but readers that go by the order of the list give it "
                        "%lld (model.vocab has as many entries); correct the ids, or add the token to model.vocab",
                        r->what, text, (long long)id, (long long)r->next_added - 1);
-    *entry = (struct entry){.at = r->pool.n,
-                            .n = n,
+    bool there = entry->used && entry->n == n && !memcmp(r->pool.p + entry->at, text, n);
+    *entry = (struct entry){.at = there ? entry->at : (uint32_t)r->pool.n,
+                            .n = (uint32_t)n,
                             .used = true,
                             .letters = entry->letters,
                             .model = entry->model,
-                            .added = true};
+                            .added = true,
+                            .renamed = entry->used && !there};
+    r->odd = r->odd || entry->renamed;
     entry->special = json_bool(json_get(v, "special"), false);
-    str_add(&r->pool, text, n);
-    str_putc(&r->pool, 0);
+    if (!there) str_add(&r->pool, text, n);
+    if (!there) str_putc(&r->pool, 0);
     const struct added_token own = {.id = (int32_t)id, .special = entry->special};
     bool is_normalized = json_bool(json_get(v, "normalized"), !entry->special);
     if (!is_normalized || !r->t->cut.normalizer) {
@@ -158,12 +189,68 @@ static int read_added(struct reader *r)
     return OK;
 }
 
+/* -- tables of tokens ----------------------------------------------------------------------------------------- */
+
 enum { AHEAD = 16 }; /* tokens whose places in a table are waited for together */
 
-static void expect(const struct reader *r, const struct piece_map *m, size_t id)
+static bool of_model(const struct entry *e) { return e->model; }
+static bool nameable(const struct entry *e) { return e->used && e->letters; }
+static bool not_nameable(const struct entry *e) { return e->used && !e->letters; }
+
+/* Puts the tokens that are chosen into a table, by their ids upwards or downwards; false: a text was there already. */
+static bool put_tokens(const struct reader *r, const char *texts, struct piece_map *m,
+                       bool (*chosen)(const struct entry *), bool down)
 {
-    const struct tokenizer *t = r->t;
-    if (id < (size_t)t->vocab) piece_map_expect(m, (unsigned char *)t->bytes + t->at[id], r->entries[id].n);
+    size_t vocab = (size_t)r->t->vocab;
+    uint64_t hash[AHEAD] = {0};
+    bool all_new = true;
+    for (size_t k = 0; k < vocab + AHEAD; k++) {
+        size_t id = down ? vocab - 1 - (k - AHEAD) : k - AHEAD, next = down ? vocab - 1 - k : k;
+        const unsigned char *text = (const unsigned char *)texts;
+        if (k >= AHEAD && chosen(&r->entries[id]))
+            all_new =
+                piece_map_put_expected(m, hash[k % AHEAD], text + r->entries[id].at, r->entries[id].n, (int32_t)id) &&
+                all_new;
+        if (k < vocab && chosen(&r->entries[next]))
+            hash[k % AHEAD] = piece_map_expect(m, text + r->entries[next].at, r->entries[next].n);
+    }
+    return all_new;
+}
+
+/* The model's own texts. A list may name one twice: the last counts. */
+static void index_model(struct reader *r, const char *texts)
+{
+    bool bytes = r->t->kind == TOKENIZER_BPE; /* they need no table of their own */
+    piece_map_fini(&r->t->model_ids);
+    piece_map_init(&r->t->model_ids, bytes ? 0 : r->most);
+    if (!bytes) (void)put_tokens(r, texts, &r->t->model_ids, of_model, true);
+}
+
+/* All texts: tokens that merges can name come first, they win over look-alikes. */
+static int index_all(struct reader *r)
+{
+    struct tokenizer *t = r->t;
+    bool bytes = t->kind == TOKENIZER_BPE, list = t->kind == TOKENIZER_UNIGRAM;
+    if (!bytes && t->model_ids.n == r->n_model) {
+        piece_map_copy(&t->ids, &t->model_ids);
+    } else {
+        piece_map_init(&t->ids, r->most);
+        if (!put_tokens(r, t->bytes, &t->ids, nameable, false) && !list)
+            return reader_corrupt(r, "model.vocab", "two ids stand for the same bytes");
+    }
+    (void)put_tokens(r, t->bytes, &t->ids, not_nameable, false);
+    return OK;
+}
+
+/* Whether the texts, by id, lie one behind the other, all of them. */
+static bool in_order(const struct reader *r)
+{
+    size_t at = 0;
+    for (size_t id = 0; id < (size_t)r->t->vocab; id++) {
+        if (!r->entries[id].used || r->entries[id].at != at) return false;
+        at += r->entries[id].n + 1;
+    }
+    return at == r->pool.n;
 }
 
 /* Moves the tokens into the tokenizer, ordered by id, and indexes their bytes. */
@@ -171,37 +258,24 @@ static int place_tokens(struct reader *r)
 {
     struct tokenizer *t = r->t;
     size_t vocab = (size_t)t->vocab, total = 0;
+    bool moved = !in_order(r);
     for (size_t id = 0; id < vocab; id++) total += r->entries[id].n + 1;
-    t->bytes = xcalloc(total, 1);
+    t->bytes = moved ? xcalloc(total, 1) : r->pool.p;
     t->at = xmalloc((vocab + 1) * sizeof *t->at);
     t->special = xcalloc(vocab, sizeof *t->special);
     int64_t at = 0;
     for (size_t id = 0; id < vocab; id++) {
-        const struct entry *entry = &r->entries[id];
+        struct entry *entry = &r->entries[id];
         t->at[id] = at;
         t->special[id] = entry->special;
-        if (entry->n) memcpy(t->bytes + at, r->pool.p + entry->at, entry->n);
+        if (moved && entry->n) memcpy(t->bytes + at, r->pool.p + entry->at, entry->n);
+        entry->at = (uint32_t)at;
         at += (int64_t)entry->n + 1;
     }
     t->at[vocab] = at;
-    piece_map_init(&t->ids, t->vocab);
-    piece_map_init(&t->model_ids, t->kind == TOKENIZER_BPE ? 0 : t->vocab);
-    bool list = t->kind == TOKENIZER_UNIGRAM;                           /* may name a text twice: the last counts */
-    for (size_t id = t->kind == TOKENIZER_BPE ? 0 : vocab; id-- > 0;) { /* bytes need none of their own */
-        expect(r, &t->model_ids, id - AHEAD);
-        if (r->entries[id].model)
-            (void)piece_map_put(&t->model_ids, (unsigned char *)t->bytes + t->at[id], r->entries[id].n, (int32_t)id);
-    }
-    for (int pass = 0; pass < 2; pass++) /* tokens that merges can name come first: they win over look-alikes */
-        for (size_t id = 0; id < vocab; id++) {
-            const struct entry *entry = &r->entries[id];
-            expect(r, &t->ids, id + AHEAD);
-            if (!entry->used || entry->letters != (pass == 0)) continue;
-            bool fresh = piece_map_put(&t->ids, (unsigned char *)t->bytes + t->at[id], entry->n, (int32_t)id);
-            if (!fresh && pass == 0 && !list)
-                return reader_corrupt(r, "model.vocab", "two ids stand for the same bytes");
-        }
-    return OK;
+    if (moved) index_model(r, t->bytes);
+    else r->pool = (struct str){0};
+    return index_all(r);
 }
 
 /* -- the document --------------------------------------------------------------------------------------------- */
@@ -210,10 +284,13 @@ static int read_document(struct reader *r)
 {
     r->model = json_get(r->root, "model");
     if (!json_is(r->model, JSON_OBJECT)) return reader_corrupt(r, "model", "wanted an object");
+    r->most = (int64_t)(json_size(json_get(r->model, "vocab")) + json_size(json_get(r->root, "added_tokens")));
     int code = reader_kind(r);
     if (!code) code = reader_normalizer(r);
     if (!code) code = reader_pre_tokenizer(r);
+    if (!code) make_room(r);
     if (!code) code = reader_vocab(r);
+    if (!code) index_model(r, r->pool.p);
     if (!code) code = read_added(r);
     if (!code) code = place_tokens(r);
     if (!code) code = reader_rules(r);
@@ -234,8 +311,6 @@ int tokenizer_read_json(struct tokenizer *t, const char *what, struct err *e)
     str_free(&r.pool);
     xfree(r.entries);
     xfree(r.scores);
-    xfree(r.texts);
-    piece_map_fini(&r.text_ids);
     json_free(root);
     return code;
 }

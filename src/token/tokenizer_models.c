@@ -125,6 +125,7 @@ static double score_as_read(const struct json *v)
     bool negative = *p == '-', point = false, full = false;
     uint64_t significand = 0;
     int64_t exponent = 0;
+    const char *safe = p + 19; /* up to here 64 bits hold any digits */
     for (p += negative; *p && *p != 'e' && *p != 'E'; p++) {
         if (*p == '.') {
             point = true;
@@ -132,7 +133,7 @@ static double score_as_read(const struct json *v)
         }
         if (*p < '0' || *p > '9') return json_real(v, NAN); /* no number */
         uint64_t digit = (uint64_t)(*p - '0');
-        full = full || significand > (UINT64_MAX - digit) / 10;
+        full = full || (p >= safe && significand > (UINT64_MAX - digit) / 10);
         if (!full) significand = significand * 10 + digit;
         exponent += full ? !point : -(int64_t)point;
     }
@@ -161,12 +162,6 @@ static int read_list(struct reader *r, const struct json *vocab)
         int code = reader_token(r, text, text_n, (int64_t)i);
         if (code) return code;
     }
-    /* Added tokens are read with the pool growing under them. */
-    r->texts = xmalloc(r->pool.n + 1);
-    memcpy(r->texts, str_text(&r->pool), r->pool.n);
-    piece_map_init(&r->text_ids, (int64_t)n);
-    for (size_t i = n; i-- > 0;)
-        (void)piece_map_put(&r->text_ids, (unsigned char *)r->texts + r->entries[i].at, r->entries[i].n, (int32_t)i);
     return OK;
 }
 
@@ -180,7 +175,7 @@ int reader_vocab(struct reader *r)
 
 int64_t reader_find(const struct reader *r, const char *text, size_t n)
 {
-    if (r->scores) return piece_map_get(&r->text_ids, (const unsigned char *)text, n);
+    if (r->scores) return piece_map_get(&r->t->model_ids, (const unsigned char *)text, n);
     return memchr(text, 0, n) ? -1 : json_int(json_get(json_get(r->model, "vocab"), text), -1);
 }
 
@@ -204,73 +199,122 @@ static bool merge_sides(const struct json *v, const char **left, size_t *left_n,
     return !memchr(*right, ' ', *right_n);
 }
 
-/* Rules are read some at a time (piece_map_get_many). Of each the bytes of left, right and result stand in `bytes`. */
-enum { BATCH = 64 };
+/* Rules are read some at a time, so that a large vocabulary's memory is waited for together (json_ask). They name
+ * their results mostly in the vocabulary's order, several in a row the same one: a look at the next few members finds
+ * most of them. */
+enum { BATCH = 64, GUESSES = 4 };
 struct side {
     const char *text;
-    size_t n, at, bytes; /* where its bytes are, and how many; SIZE_MAX: not of the letters of bytes */
+    size_t n;
 };
 struct batch {
+    const struct json *vocab;
+    void *guess; /* the member that the last result was */
     struct side left[BATCH], right[BATCH];
-    size_t result_at[BATCH], result_n[BATCH];
+    struct json_asked sides[2 * BATCH], results[BATCH];
+    int n_results;
+    int result_of[BATCH];    /* which rule's */
+    size_t result_at[BATCH]; /* in bytes */
+    void *result[BATCH];     /* by rule */
     struct str bytes;
-    struct piece_asked asked[3 * BATCH];
 };
 
-static void put_side(const struct reader *r, struct str *bytes, struct side *s)
+/* What is joined: the right side without the prefix, which it may be too short for. */
+static size_t prefix_of(const struct reader *r, const struct side *right)
 {
-    s->at = bytes->n;
-    s->bytes = s->n;
-    str_add(bytes, s->text, s->n);
-    if (r->t->kind != TOKENIZER_BPE) return;
-    s->bytes = byte_level_bytes((unsigned char *)bytes->p + s->at, s->text, s->n);
-    if (s->bytes != SIZE_MAX) bytes->n = s->at + s->bytes;
+    size_t prefix = r->t->kind == TOKENIZER_BPE ? 0 : r->t->chars.prefix.n;
+    return right->n < prefix ? 0 : prefix;
+}
+
+static bool same(const char *a, const char *b, size_t n)
+{
+    return piece_same((const unsigned char *)a, (const unsigned char *)b, n);
+}
+
+static void *guess_result(struct batch *b, const struct side *left, const char *right, size_t right_n)
+{
+    void *it = b->guess;
+    for (int i = 0; it && i < GUESSES; i++, it = json_iter_next(b->vocab, it)) {
+        size_t n;
+        const char *key = json_iter_key_bytes(it, &n);
+        if (n != left->n + right_n || !same(key, left->text, left->n) || !same(key + left->n, right, right_n)) continue;
+        b->guess = it;
+        return it;
+    }
+    return NULL;
 }
 
 /* The i-th rule of the batch: what it asks the vocabulary for. */
 static void put_rule(const struct reader *r, struct batch *b, int i)
 {
-    struct side *left = &b->left[i], *right = &b->right[i];
-    size_t prefix = r->t->kind == TOKENIZER_BPE ? 0 : r->t->chars.prefix.n;
-    put_side(r, &b->bytes, left);
-    put_side(r, &b->bytes, right);
-    b->result_at[i] = left->at;
-    b->result_n[i] = left->bytes + right->bytes;
-    if (!prefix || right->n < prefix) return;
-    b->result_at[i] = b->bytes.n;
-    b->result_n[i] -= prefix;
+    const struct side *left = &b->left[i], *right = &b->right[i];
+    size_t prefix = prefix_of(r, right), right_n = right->n - prefix;
+    b->sides[2 * i] = (struct json_asked){.key = left->text, .n = left->n};
+    b->sides[2 * i + 1] = (struct json_asked){.key = right->text, .n = right->n};
+    b->result[i] = guess_result(b, left, right->text + prefix, right_n);
+    if (b->result[i]) return;
+    b->result_of[b->n_results] = i;
+    b->result_at[b->n_results] = b->bytes.n;
+    b->results[b->n_results++].n = left->n + right_n;
     str_add(&b->bytes, left->text, left->n);
-    str_add(&b->bytes, right->text + prefix, right->n - prefix);
+    str_add(&b->bytes, right->text + prefix, right_n);
 }
 
-/* The ids of all sides and results: asked[3 * i ..]. */
 static void ask_batch(const struct reader *r, struct batch *b, int n)
 {
-    const unsigned char *bytes = (const unsigned char *)str_text(&b->bytes);
-    for (int i = 0; i < n; i++) {
-        const struct side *left = &b->left[i], *right = &b->right[i];
-        bool letters = left->bytes != SIZE_MAX && right->bytes != SIZE_MAX;
-        struct piece_asked *q = &b->asked[3 * i];
-        q[0] = (struct piece_asked){.p = bytes + left->at, .n = letters ? left->bytes : 0};
-        q[1] = (struct piece_asked){.p = bytes + right->at, .n = letters ? right->bytes : 0};
-        q[2] = (struct piece_asked){.p = bytes + b->result_at[i], .n = letters ? b->result_n[i] : 0};
+    for (int i = 0; i < b->n_results; i++) b->results[i].key = str_text(&b->bytes) + b->result_at[i];
+    json_ask(b->vocab, b->sides, 2 * (size_t)n);
+    json_ask(b->vocab, b->results, (size_t)b->n_results);
+    for (int i = 0; i < b->n_results; i++) {
+        b->result[b->result_of[i]] = b->results[i].it;
+        if (b->results[i].it) b->guess = b->results[i].it;
     }
-    piece_map_get_many(r->t->kind == TOKENIZER_BPE ? &r->t->ids : r->t->chars.ids, b->asked, 3 * (size_t)n);
     const struct bpe *rules = r->t->kind == TOKENIZER_BPE ? &r->t->bpe : &r->t->chars.rules;
     for (int i = 0; i < n; i++) {
-        struct piece_asked *q = &b->asked[3 * i];
-        if (b->left[i].bytes == SIZE_MAX || b->right[i].bytes == SIZE_MAX) q[0].id = -1;
-        bpe_expect(rules, q[0].id, q[1].id);
+        void *left = b->sides[2 * i].it, *right = b->sides[2 * i + 1].it;
+        if (left && right)
+            bpe_expect(rules, (int32_t)json_int(json_iter_value(left), -1),
+                       (int32_t)json_int(json_iter_value(right), -1));
     }
+}
+
+/* The id of a member of the vocabulary; -1: there is none, or (of a vocabulary of bytes) it does not stand for the
+ * bytes that its letters are. */
+static int32_t id_of(const struct reader *r, void *it)
+{
+    int32_t id = it ? (int32_t)json_int(json_iter_value(it), -1) : -1;
+    return id >= 0 && r->odd && (!r->entries[id].letters || r->entries[id].renamed) ? -1 : id;
+}
+
+/* A side as bytes: its id; -1: not of the letters of bytes, or no token. A token that is not the model's own counts
+ * too. */
+static int32_t side_as_bytes(const struct reader *r, const struct side *s, struct str *bytes)
+{
+    size_t before = bytes->n;
+    if (!byte_level_read(bytes, s->text, s->n)) return -1;
+    return piece_map_get(&r->t->ids, (const unsigned char *)str_text(bytes) + before, bytes->n - before);
+}
+
+/* The same three ids as bytes: what a rule is that does not name three members of the vocabulary. */
+static void ask_as_bytes(const struct reader *r, const struct side *left, const struct side *right, int32_t id[3])
+{
+    struct str bytes = {0};
+    id[0] = side_as_bytes(r, left, &bytes);
+    size_t left_n = bytes.n;
+    id[1] = side_as_bytes(r, right, &bytes);
+    bool letters = (left_n || !left->n) && (bytes.n > left_n || !right->n);
+    id[2] = letters ? piece_map_get(&r->t->ids, (const unsigned char *)str_text(&bytes), bytes.n) : -1;
+    if (!letters) id[0] = -1;
+    str_free(&bytes);
 }
 
 /* NULL, or which token is missing. */
 static const char *take_rule(struct reader *r, const struct batch *b, int i, int32_t rank)
 {
-    const struct piece_asked *q = &b->asked[3 * i];
-    const int32_t id[] = {q[0].id, q[1].id, q[2].id};
+    int32_t id[] = {id_of(r, b->sides[2 * i].it), id_of(r, b->sides[2 * i + 1].it), id_of(r, b->result[i])};
     if (r->t->kind != TOKENIZER_BPE)
         return char_bpe_put(&r->t->chars, b->left[i].text, b->left[i].n, b->right[i].text, b->right[i].n, id, rank);
+    if (id[0] < 0 || id[1] < 0 || id[2] < 0) ask_as_bytes(r, &b->left[i], &b->right[i], id);
     if (id[0] < 0 || id[1] < 0 || id[2] < 0)
         return id[0] < 0 ? "the left part" : id[1] < 0 ? "the right part" : "the result";
     bpe_put(&r->t->bpe, id[0], id[1], rank, id[2]);
@@ -282,6 +326,7 @@ static int read_batch(struct reader *r, const struct json *merges, size_t from, 
 {
     int whole = 0;
     str_clear(&b->bytes);
+    b->n_results = 0;
     for (; whole < n; whole++) {
         struct side *left = &b->left[whole], *right = &b->right[whole];
         if (!merge_sides(json_at(merges, from + (size_t)whole), &left->text, &left->n, &right->text, &right->n)) break;
@@ -308,6 +353,8 @@ static int read_merges(struct reader *r)
     size_t n = json_size(merges);
     if (n > MERGES_MAX) return reader_corrupt(r, "model.merges", "more than 16777216 of them");
     struct batch *b = xcalloc(1, sizeof *b);
+    b->vocab = json_get(r->model, "vocab");
+    b->guess = json_iter(b->vocab);
     int code = OK;
     if (r->t->kind == TOKENIZER_BPE) bpe_init(&r->t->bpe, (int64_t)n);
     else char_bpe_start(&r->t->chars, (int64_t)n);

@@ -12,11 +12,12 @@
 
 /* One token while the file is read: its bytes are pool[at .. at + n). */
 struct entry {
-    size_t at, n;
+    uint32_t at, n; /* a document has less than 2 GiB */
     bool used;
     bool letters; /* of a byte-level vocabulary: all characters are of the byte alphabet, so merges can name it */
     bool model;   /* the model's own */
     bool special, added;
+    bool renamed; /* an added token, whose text is not the bytes that the model's text stands for */
 };
 
 struct reader {
@@ -24,14 +25,14 @@ struct reader {
     const char *what;
     struct err *e;
     const struct json *root, *model;
-    struct str pool;
+    struct str pool;       /* with room for all texts, so that tables may point into it */
     struct entry *entries; /* by id */
     int64_t room;
     int64_t next_added; /* the id that the reference gives the next added token that the model does not have */
-    /* Unigram's vocabulary is a list: scores by id, and how added tokens find theirs. */
-    double *scores;
-    char *texts;
-    struct piece_map text_ids;
+    int64_t most;       /* tokens: entries of the vocabulary and added ones */
+    int64_t n_model;    /* entries of the vocabulary that were read */
+    bool odd;           /* some token of the model is not of letters, or renamed */
+    double *scores;     /* by id: Unigram's vocabulary is a list */
 };
 
 /* -- tokenizer_json.c: refusals, small questions, tokens ------------------------------------------------------- */

@@ -18,6 +18,7 @@
 #include "token/token_cache.h"
 
 static const double UNKNOWN_PENALTY = 10;
+enum { NODES_FIRST = 4 << 20, AHEAD = 16 /* texts that are waited for together */ };
 
 struct node {
     int32_t id; /* the token that ends here; -1: none */
@@ -40,28 +41,105 @@ struct unigram {
 
 /* -- making ------------------------------------------------------------------------------------------------- */
 
-struct sorted {
-    const unsigned char *p;
+struct keyed {
     uint64_t head; /* the first eight bytes, zeros behind the end, as they order texts */
-    uint32_t n;
     int32_t id;
 };
 
 static uint64_t head_of(const unsigned char *p, size_t n)
 {
     uint64_t head = 0;
-    for (size_t i = 0; i < 8; i++) head = head << 8 | (i < n ? p[i] : 0);
+    for (size_t i = 0; i < 8 && i < n; i++) head |= (uint64_t)p[i] << (56 - 8 * i);
     return head;
 }
 
-static int by_text_then_id(const void *x, const void *y)
+static bool comes_before(const struct unigram_token *t, int32_t a, int32_t b)
 {
-    const struct sorted *a = x, *b = y;
-    if (a->head != b->head) return a->head < b->head ? -1 : 1;
-    int c = memcmp(a->p, b->p, a->n < b->n ? a->n : b->n);
-    if (c) return c;
-    if (a->n != b->n) return a->n < b->n ? -1 : 1;
-    return a->id < b->id ? -1 : a->id > b->id;
+    size_t less = t[a].n < t[b].n ? t[a].n : t[b].n;
+    int c = memcmp(t[a].p, t[b].p, less);
+    if (c) return c < 0;
+    return t[a].n != t[b].n ? t[a].n < t[b].n : a < b;
+}
+
+/* Those with equal heads, in place, as a heap: strangers' files may have many. */
+static void sort_equals(const struct unigram_token *t, struct keyed *k, size_t n)
+{
+    for (size_t start = n / 2, end = n; end > 1;) {
+        if (start) {
+            start--;
+        } else {
+            struct keyed last = k[--end];
+            k[end] = k[0];
+            k[0] = last;
+        }
+        struct keyed moved = k[start];
+        size_t at = start;
+        for (size_t child; (child = 2 * at + 1) < end; at = child) {
+            if (child + 1 < end && comes_before(t, k[child].id, k[child + 1].id)) child++;
+            if (!comes_before(t, moved.id, k[child].id)) break;
+            k[at] = k[child];
+        }
+        k[at] = moved;
+    }
+}
+
+/* The tokens ordered by text, then id: by their heads, byte for byte from the last to the first, then those whose heads
+ * are equal. */
+static struct keyed *sort(const struct unigram_token *t, size_t n)
+{
+    struct keyed *k = xmalloc_large((n + 1) * sizeof *k), *other = xmalloc_large((n + 1) * sizeof *k);
+    size_t(*count)[256] = xcalloc(8, sizeof *count);
+    for (size_t i = 0; i < n; i++) {
+        k[i] = (struct keyed){head_of(t[i].p, t[i].n), (int32_t)i};
+        for (int byte = 0; byte < 8; byte++) count[byte][k[i].head >> 8 * byte & 255]++;
+    }
+    for (int byte = 0; byte < 8; byte++) {
+        size_t before = 0;
+        for (int v = 0; v < 256; v++) {
+            size_t here = count[byte][v];
+            count[byte][v] = before;
+            before += here;
+        }
+        for (size_t i = 0; i < n; i++) other[count[byte][k[i].head >> 8 * byte & 255]++] = k[i];
+        struct keyed *sorted = other;
+        other = k;
+        k = sorted;
+    }
+    for (size_t i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && k[next].head == k[i].head;) next++;
+        if (next > i + 1) sort_equals(t, k + i, next - i);
+    }
+    xfree(count);
+    xfree(other);
+    return k;
+}
+
+/* All texts in their order, one behind the other: the trie is built from its root to its leaves, a pass over them for
+ * each level. */
+struct texts {
+    unsigned char *bytes;
+    size_t *at; /* [n + 1] */
+    int32_t *id;
+};
+
+static struct texts lay_out(const struct unigram_token *t, size_t n)
+{
+    struct keyed *k = sort(t, n);
+    size_t total = 0;
+    for (size_t i = 0; i < n; i++) total += t[i].n;
+    struct texts s = {.bytes = xmalloc_large(total + 1),
+                      .at = xmalloc_large((n + 1) * sizeof *s.at),
+                      .id = xmalloc_large((n + 1) * sizeof *s.id)};
+    s.at[0] = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i + 2 * AHEAD < n) __builtin_prefetch(&t[k[i + 2 * AHEAD].id]);
+        if (i + AHEAD < n) __builtin_prefetch(t[k[i + AHEAD].id].p);
+        s.id[i] = k[i].id;
+        memcpy(s.bytes + s.at[i], t[k[i].id].p, t[k[i].id].n);
+        s.at[i + 1] = s.at[i] + t[k[i].id].n;
+    }
+    xfree(k);
+    return s;
 }
 
 static int32_t add_node(struct unigram *u, unsigned char byte)
@@ -71,32 +149,43 @@ static int32_t add_node(struct unigram *u, unsigned char byte)
     return u->n_nodes++;
 }
 
-/* A node whose subtree are the texts s[from..to), which agree in their first `depth` bytes. */
+/* Texts from..to, which agree up to a level: a node. */
 struct span {
-    int32_t node, from, to;
-    uint32_t depth;
+    int32_t from, to;
 };
 
-/* Nodes in breadth-first order, so that siblings lie together. */
-static void build(struct unigram *u, const struct sorted *s, int32_t n)
+/* Nodes in breadth-first order, so that siblings lie together: the spans of a level are the nodes from `first` on. */
+static void build(struct unigram *u, const struct texts *s, int32_t n)
 {
-    struct span *queue = NULL;
-    int64_t queue_n = 0, queue_room = 0;
-    GROW(queue, queue_n, queue_room, 1);
-    queue[queue_n++] = (struct span){add_node(u, 0), 0, n, 0};
-    for (int64_t q = 0; q < queue_n; q++) {
-        struct span x = queue[q];
-        while (x.from < x.to && s[x.from].n == x.depth) u->nodes[x.node].id = s[x.from++].id; /* the last counts */
-        u->nodes[x.node].first_child = u->n_nodes;
-        for (int32_t i = x.from, next; i < x.to; i = next) {
-            unsigned char byte = s[i].p[x.depth];
-            for (next = i; next < x.to && s[next].p[x.depth] == byte;) next++;
-            GROW(queue, queue_n, queue_room, 1);
-            queue[queue_n++] = (struct span){add_node(u, byte), i, next, x.depth + 1};
-            u->nodes[x.node].n_children++;
+    struct span *level = xmalloc_large((to_size(n) + 1) * sizeof *level);
+    struct span *below = xmalloc_large((to_size(n) + 1) * sizeof *below);
+    int32_t n_level = 1, first = add_node(u, 0);
+    level[0] = (struct span){0, n};
+    for (size_t depth = 0; n_level; depth++) {
+        int32_t n_below = 0, next_first = u->n_nodes;
+        for (int32_t q = 0; q < n_level; q++) {
+            struct span x = level[q];
+            struct node *node = &u->nodes[first + q]; /* until a node is added */
+            while (x.from < x.to && s->at[x.from + 1] - s->at[x.from] == depth)
+                node->id = s->id[x.from++]; /* the last counts */
+            node->first_child = u->n_nodes;
+            int32_t had = u->n_nodes;
+            for (int32_t i = x.from, next; i < x.to; i = next) {
+                unsigned char byte = s->bytes[s->at[i] + depth];
+                for (next = i + 1; next < x.to && s->bytes[s->at[next] + depth] == byte;) next++;
+                below[n_below++] = (struct span){i, next};
+                (void)add_node(u, byte);
+            }
+            u->nodes[first + q].n_children = (int16_t)(u->n_nodes - had);
         }
+        struct span *done = level;
+        level = below;
+        below = done;
+        n_level = n_below;
+        first = next_first;
     }
-    xfree(queue);
+    xfree(level);
+    xfree(below);
     u->nodes[0].id = -1; /* the empty text is never found */
     for (int i = 0; i < 256; i++) u->root_child[i] = -1;
     for (int i = 0; i < u->nodes[0].n_children; i++)
@@ -107,18 +196,20 @@ struct unigram *unigram_new(const struct unigram_token *tokens, int32_t n, const
                             bool byte_fallback)
 {
     struct unigram *u = xcalloc(1, sizeof *u);
-    struct sorted *sorted = xmalloc(to_size(n) * sizeof *sorted);
     u->scores = xmalloc(to_size(n) * sizeof *u->scores);
     double least = INFINITY;
     for (int32_t i = 0; i < n; i++) {
-        CHECK(tokens[i].n <= UINT32_MAX, "a token of %zu bytes", tokens[i].n);
-        sorted[i] = (struct sorted){tokens[i].p, head_of(tokens[i].p, tokens[i].n), (uint32_t)tokens[i].n, i};
         u->scores[i] = tokens[i].score;
         if (tokens[i].score < least) least = tokens[i].score;
     }
-    qsort(sorted, to_size(n), sizeof *sorted, by_text_then_id);
-    build(u, sorted, n);
-    xfree(sorted);
+    struct texts texts = lay_out(tokens, to_size(n));
+    size_t bytes = texts.at[n];
+    u->room = bytes < NODES_FIRST ? (int32_t)bytes + 1 : NODES_FIRST;
+    u->nodes = xmalloc_large((size_t)u->room * sizeof *u->nodes);
+    build(u, &texts, n);
+    xfree(texts.bytes);
+    xfree(texts.at);
+    xfree(texts.id);
     u->unknown_score = least - UNKNOWN_PENALTY;
     u->ids = ids;
     u->unknown = unknown;
