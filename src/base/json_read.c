@@ -503,7 +503,7 @@ static inline bool read_digits(struct parser *x, struct json *v)
 {
     const unsigned char *p = x->p, *most = x->end - p > 18 ? p + 18 : x->end;
     int64_t sum = 0;
-    if (p == most || *p == '0') return false;
+    if (p == most || *p < '1' || *p > '9') return false;
     for (; p < most && *p >= '0' && *p <= '9'; p++) sum = sum * 10 + (*p - '0');
     if (p == most || *p == '.' || *p == 'e' || *p == 'E' || (*p >= '0' && *p <= '9')) return false;
     x->p = p;

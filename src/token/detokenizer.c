@@ -32,7 +32,7 @@ static bool fuses(enum detok_kind k) { return k == DETOK_FUSE || k == DETOK_BYTE
 /* How many bytes a step makes of one; what is put between tokens is a byte. */
 static size_t growth_of(const struct detok_step *x)
 {
-    size_t of = x->kind == DETOK_REPLACE ? x->text.n : 1;
+    size_t of = x->kind == DETOK_REPLACE && x->text.n ? x->text.n : 1; /* no text: a step that is refused */
     if (x->kind != DETOK_REPLACE && x->kind != DETOK_REPLACE_PATTERN) return 1;
     return x->content.n > of ? (x->content.n + of - 1) / of : 1;
 }
