@@ -6,7 +6,7 @@
  * number. All of it lies in blocks that are freed at once; the first has the texts, which are never longer than they
  * were in the document. Objects of many members get a table of hashes; its seed is its own address, so that nobody can
  * write keys that fall together. A vocabulary's ten megabytes take about 30 ms, most of it texts of a few bytes: they
- * are copied and looked through eight bytes at once.
+ * are copied and looked through sixteen bytes at once.
  *
  * Errors are found by whoever meets them first and told with the place, which is counted only then.
  */

@@ -69,6 +69,19 @@ static void test_results_in_any_order(void **state)
     good(",\"cd\":999,\"ab\":400", "\"a b\",\"c d\"", "", "abcd", 2, (int[]){400, 999});
 }
 
+static void test_ids_in_another_order_than_the_file(void **state)
+{
+    (void)state;
+    struct tokenizer *t;
+    struct err e = {0};
+    assert_ok(parse(",\"cde\":258,\"cd\":257,\"ab\":256", "\"a b\",\"c d\",\"cd e\"", "", &t, &e), &e);
+    assert_string_equal(tokenizer_piece(t, 256, NULL), "ab");
+    assert_string_equal(tokenizer_piece(t, 257, NULL), "cd");
+    assert_string_equal(tokenizer_piece(t, 258, NULL), "cde");
+    assert_int_equal(tokenizer_find(t, "cd", 2), 257);
+    tokenizer_free(t);
+}
+
 static void test_rules_that_name_no_token(void **state)
 {
     (void)state;
@@ -177,9 +190,13 @@ static void test_a_decoder_that_replaces_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_results_in_any_order),      cmocka_unit_test(test_rules_that_name_no_token),
-        cmocka_unit_test(test_added_tokens_with_letters), cmocka_unit_test(test_more_rules_than_a_batch),
-        cmocka_unit_test(test_texts_that_agree),          cmocka_unit_test(test_a_decoder_that_replaces_nothing),
+        cmocka_unit_test(test_results_in_any_order),
+        cmocka_unit_test(test_rules_that_name_no_token),
+        cmocka_unit_test(test_added_tokens_with_letters),
+        cmocka_unit_test(test_more_rules_than_a_batch),
+        cmocka_unit_test(test_ids_in_another_order_than_the_file),
+        cmocka_unit_test(test_texts_that_agree),
+        cmocka_unit_test(test_a_decoder_that_replaces_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
