@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_read.h: what a document is in memory; for json.c and json_read.c only.
+/* json_read.h: what a document is in memory; for json.c and the json_*.c that read only.
  *
  * Invariants
  *   1. Items of an array and members of an object lie side by side, members in the document's order, keys differing.
