@@ -2,16 +2,18 @@
 /* compare.h: two runs of a few steps beside each other, number by number.
  *
  * Per parameter and in the Euclidean norm:
- *   gradient   of the first step, relative to the larger of its own norm and a hundredth of the global norm (a gradient
- *              that is 0 by symmetry is rounding only)
- *   lean       of the same error, the part along the gradient itself, which is by how much it is too large; of a
- * step's, that along the step, and along the weights, which decay multiplies: below value      the master after the
- * last step, relative to its norm step       how far the steps moved it, relative to how far they moved it in the
- * oracle, or to a hundredth of how far they moved as many numbers on average: a value hardly differs when its update is
- * another one altogether. In the same way an optimizer's arrays of fp32 and bf16, and the average of weights by its own
- * change. What storing a value rounds off is not counted. Values and steps are not compared where the gradient was such
- * rounding (Adam makes full steps of it), nor, where partial sums are rounded to bf16, of parameters that began at 0
- * and are all steps.
+ * - gradient: of the first step, relative to the larger of its own norm and a hundredth of the global norm (a gradient
+ *   that is 0 by symmetry is rounding only).
+ * - lean: of the same error the part along the gradient itself, which is by how much it is too large; of a step's, that
+ *   along the step, and along the weights, which decay multiplies (below).
+ * - value: the master after the last step, relative to its norm.
+ * - step: how far the steps moved it, relative to how far they moved it in the oracle, or to a hundredth of how far
+ *   they moved as many numbers on average: a value hardly differs when its update is another one altogether. In the
+ *   same way an optimizer's arrays of fp32 and bf16, and the average of weights by its own change. What storing a value
+ *   rounds off is not counted; squares are off by twice what they are squares of.
+ *
+ * Values and steps are not compared where the gradient was such rounding (Adam makes full steps of it), nor, where
+ * partial sums are rounded to bf16, of parameters that began at 0 and are all steps.
  *
  * Lean. What is rounded to nearest is too large as often as too small. So of an error of a part r, along the gradient
  * itself is what chance leaves: r over the root of how many numbers count, n = (sum of d^2)^2 / sum of d^4 or
@@ -30,8 +32,8 @@
 #include "verify/bounds.h"
 #include "verify/trial.h"
 
-/* What differs most in its own bound's measure. */
 enum { LEAN_MOST = 5 };
+/* What differs most in its own bound's measure. */
 struct difference {
     double error, bound;
     char what[96]; /* "gradient of wq" */
