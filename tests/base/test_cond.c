@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps clock_gettime */
 /* Waits on a condition last as long as they were asked to, whatever the wall clock says meanwhile. The wall clock is
  * wrapped here. */
 #include <time.h>

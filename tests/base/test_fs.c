@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps flock */
 /* Files: publishing is all or nothing at every byte, locks exclude, errors name the path and the remedy. */
 #include <signal.h>
 #include <sys/file.h>

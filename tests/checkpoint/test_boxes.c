@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* A checkpoint knows no layout: written as any partition of the tensors, it is read as any box. */
 #include "state.h"
 

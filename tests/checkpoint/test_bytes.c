@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps pread */
 /* Every byte of a checkpoint on its way in: compared when it is first touched, on every path, and a file that fails,
  * shrinks or is replaced is an error with its name. The linker puts this file between the program and pread
  * (--wrap). */

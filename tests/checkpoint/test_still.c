@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps link */
 /* Incremental saves: what stands still is linked, and every checkpoint is what was saved, whatever changes, whatever is
  * removed, over several ranks, and where the file system knows no links; a number of the whole state that no cut into
  * boxes changes. */

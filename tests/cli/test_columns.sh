@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched sanitizers
 # What is told a terminal fits it: every line of plan and of every view of explain has at most 100 columns, for all examples and at
 # real sizes (7 B on 64 ranks, 1,000 layers, 256 experts). Figures have units; where nothing is
 # left out (--full) there is at least as much.

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched sanitizers
 # What a reader copies from the pages of docs/ runs (the README's is in test_readme.sh, but for mpirun): every line of an indented block
 # that begins with tutti, build/tutti or mpirun, in the page's order, one folder for each page. Names of the pages exist there: CONFIG a
 # small config, FOLDER and FILE some text, MODEL and HF folders an exported model. Models are made small and runs short by keys

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: long addresses
 # What --json prints: one object, the schema first, and no field that docs/json.md does not name in the section of that schema.
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"

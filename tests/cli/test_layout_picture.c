@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* Pictures of layouts say all there is: every expert is named, every rank is drawn or in a band, once, and what a band
  * calls alike is alike, rank by rank. */
 #include <math.h>

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched sanitizers
 # Links and names in the docs are true: lines of definitions, files that exist, pages that are there.
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"

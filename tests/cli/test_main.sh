@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: measures
+# suite: unwatched threads
 # The program itself: its table of commands, versions, and that results and messages go their own ways.
 set -u
 # shellcheck source=tests/script.sh

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: long addresses
 # What people do in their first hour: each mistake is refused in words that name what was written and what to write, or, where it
 # can be done and is hardly meant, said before the first step. Nothing waits, and nothing is begun that cannot end well.
 set -u

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: long addresses
 # scripts/quickstart.sh on a small checkout, packages and compiler left out: it measures its steps, trains, shows samples while it
 # learns, writes and makes a page; killed, it goes on; finished, it goes straight to the text and writes the same one.
 # shellcheck source=tests/script.sh

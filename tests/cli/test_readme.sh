@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched sanitizers
 # What a stranger copies from the README runs: every command of the program there, in order, in a folder with the README's names;
 # training is cut short, FOLDER is some text, HF_FOLDER an exported model. `bench` takes minutes and has tests of its own.
 # shellcheck source=tests/script.sh

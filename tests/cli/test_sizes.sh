@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched sanitizers
 # Every row of docs/model-sizes.md: a model of its keys has the parameters that the published one has.
 set -u
 # shellcheck source=tests/script.sh

@@ -1,4 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps kernel_enqueue kernel_family_ref kernel_family_onednn coded_dot_avx2 coded_fixed_avx2 */
+/* suite: wraps kernel_vec_act_avx2 kernel_vec_norm_avx2 kernel_vec_move_avx2 kernel_vec_scan_avx2 */
+/* suite: wraps kernel_quantise_avx2 attention_avx2 tile_ops_avx2 */
+/* suite: wraps kernel_vec_act_avx512 kernel_vec_norm_avx512 kernel_vec_move_avx512 kernel_vec_scan_avx512 */
+/* suite: wraps kernel_quantise_avx512 attention_avx512 tile_ops_avx512 */
+/* suite: wraps kernel_vec_act_avx512bf16 kernel_vec_norm_avx512bf16 kernel_vec_move_avx512bf16 */
+/* suite: wraps kernel_vec_scan_avx512bf16 kernel_quantise_avx512bf16 attention_avx512bf16 tile_ops_avx512bf16 */
+/* suite: wraps kernel_vec_act_amx kernel_vec_norm_amx kernel_vec_move_amx kernel_vec_scan_amx kernel_quantise_amx */
+/* suite: wraps attention_amx tile_ops_amx */
+/* suite: wraps kernel_vec_act_neon kernel_vec_norm_neon kernel_vec_move_neon kernel_vec_scan_neon */
+/* suite: wraps kernel_quantise_neon attention_neon tile_ops_neon */
+/* suite: wraps kernel_vec_act_neonbf16 kernel_vec_norm_neonbf16 kernel_vec_move_neonbf16 kernel_vec_scan_neonbf16 */
+/* suite: wraps kernel_quantise_neonbf16 attention_neonbf16 tile_ops_neonbf16 */
 /* What `tutti explain tape` names is what runs. The linker puts counters of this file behind every build, every row of
  * panels and every family, so which of them a call reached is seen from outside, and compared with the words: for each
  * instruction of programs of all families and dtypes, and for each row of the operation table in calls of many shapes,

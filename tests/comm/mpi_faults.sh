@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: waits
+# suite: unwatched sanitizers
 # A rank that goes wrong ends the job in seconds, with the culprit named in the first line, a status that is not 0, and the
 # flight recorder written: on one host, and between (pretended) hosts, where descriptors are compared on request.
 set -u

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched sanitizers
 # Two hosts as network namespaces, two ranks on each, MPI between them over TCP: every
 # operation by every algorithm, hosts found for what they are, and training to the bits of ranks as threads. Needs the
 # right to make namespaces; skipped without it.

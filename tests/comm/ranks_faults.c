@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps write fs_write_atomic */
 /* One process of several, of which the last does something wrong: ranks_faults WHAT FOLDER RANKS-PER-HOST, under a
  * launcher.
  *

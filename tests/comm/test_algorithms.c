@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* Every algorithm, operation, dtype and reduction, for odd numbers of ranks and elements. Alone: ranks as threads, on
  * one host and pretending to be on several, and programs on paper. Under mpirun: the same checks between processes
  * (argument: ranks that share a host). */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps sched_yield */
 /* Who is late, on a machine that is busy or stands still: a rank that waits says so however long a turn on the
  * processor takes to come, and time in which the job itself was stopped is nobody's fault. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps write */
 /* Every step of deduplication against plain loops over the whole corpus in memory, by several ranks with memory for a
  * small part of it: which documents stay and what is left in them, line by line; and the same bytes in every file
  * whatever the number of ranks.

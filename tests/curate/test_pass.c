@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps write */
 /* A pass: what it writes and where that comes from, the same bytes for any number of threads; killed at every call that
  * writes, and on a disk that is full at every one, it goes on to the same bytes; what is not the same pass is refused.
  */

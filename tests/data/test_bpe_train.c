@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: threads */
 /* Trained vocabularies: the reference's merges, the same file every time, and files that work. */
 #include "data_test.h"
 

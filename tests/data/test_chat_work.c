@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps write */
 /* Conversations from lines, tables and shards have the same tokens; tokenizing them goes on after a kill or a failure
  * at any write, with the same file, bad records listed once. */
 #include "data_test.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps pread */
 /* Tar shards; what is skipped where bad records are; files in parts; names in braces; every read failed in turn. */
 #include "source_read.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps pread */
 /* Token files: round trips at every size that matters, damage at every byte, writes that fail, and reads that fail: the
  * linker puts this file between the program and pread (--wrap). */
 #include "data_test.h"

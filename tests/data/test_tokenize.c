@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: threads */
+/* suite: wraps write flock */
 /* Tokenizing on several threads and going on: the same file byte for byte for any number of threads and sizes of parts,
  * after a kill at any write, a failure of any write, and damage anywhere in the work file, which is not believed. */
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: threads */
 /* Learning Unigram vocabularies: the same file for any number of threads, whose scores are probabilities and whose
  * pieces are words of the text, and that finds the words a text is made of. Seeds against all substrings counted
  * plainly. */

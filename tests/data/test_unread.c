@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps open stat lstat fstat access opendir readdir pread fsync */
 /* What was not read is never "none": every call that looks at a disk, of everything that reads inputs, fails in turn,
  * once as a disk does and once as a network that lost its server, or gives less than there is. Wanted each time: an
  * error, or what all of it is; and afterwards, with everything there again, all of it: nothing that was made meanwhile

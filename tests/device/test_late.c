@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps event_wait */
 /* The device that is late on purpose: nothing runs before it is waited for, orders are drawn among those that are
  * allowed, and what two streams, a collective or the host do without an order is reported in words. A whole training
  * step runs on it clean, and does not when the one event between the copies of a batch and the computing stream is left

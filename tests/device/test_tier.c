@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps pread pwrite */
 /* The tier of files: what is put there comes back, in whatever pieces and whoever is first; every call of the system
  * that fails is an error by name, and bytes that somebody changed are found. The calls are wrapped: they fail when told
  * to, and take their time in an order drawn from a seed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* own_math.h: the functions of libm that training calls, from sums, products and quotients alone, so that their bits
- * are the same on every machine. A program's linker puts them in libm's place (WRAP_test_losses in
- * tests/CMakeLists.txt): libm's own last bit depends on its version and on whether the processor has fused
+ * are the same on every machine. A program's linker puts them in libm's place (it says `suite:
+ * wraps`): libm's own last bit depends on its version and on whether the processor has fused
  * multiply-add. Good to about 1e-15 relative (pow: 1e-14), and slow. Order: Local.
  */
 #ifndef TUTTI_TESTS_OWN_MATH_H

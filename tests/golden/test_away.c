@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
+/* suite: wraps tile_rate_registers exp expf log logf pow tanh sin cos sincos */
 /* What waits in the host's memory, or on disk, comes back as it was: rows of layouts.h with memory.offload leave the
  * numbers of losses.txt, which were recorded without. With what is computed again, too. */
 #include "golden/rows.h"

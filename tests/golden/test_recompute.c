@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
+/* suite: wraps tile_rate_registers exp expf log logf pow tanh sin cos sincos */
 /* What is computed again changes no bit: every row of layouts.h, with words of memory.recompute that go around, leaves
  * the numbers of losses.txt, which were recorded without. */
 #include "golden/rows.h"

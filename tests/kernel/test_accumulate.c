@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Sums as tensor cores make them: one instruction of an H100, and whole FP8 products of its cuBLAS, to the bit; and the
  * families that stand in front of the table, which must have the same sums in every direction.
  *

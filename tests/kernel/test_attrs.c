@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Attributes say whose they are: who reads those of another row, or records, or runs a row with them, is ended, with
  * both names in the message. */
 #include <fcntl.h>

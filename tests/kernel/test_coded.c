@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Products with matrices in few bits, to the bit: each pair of codes is told apart by a row of x that takes one number
  * from another, whose difference no rounding hides; a few rows and many, whose ways differ, give the same. Rows are cut
  * from several matrices, each with groups of its own. test_rows.c holds random calls against the reference. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Attention over parts of sequences, put together, is attention over whole ones: any number of parts, groups of parts
  * as queries, lengths that nothing divides, documents, windows, dropout, grouped heads; reference and vector families,
  * one thread and three, forward and backward. */

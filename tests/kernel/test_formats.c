@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* test_formats.c: every build's conversions of number formats against the reference, to the bit: every code; every
  * bf16; of fp32 every upper half with each lower half at and beside a boundary (TUTTI_TEST_LOWER=0-65535: with every
  * one, hours), rounded to nearest and by chance, for odd lengths, odd first indices and teams of 1 to 3. */

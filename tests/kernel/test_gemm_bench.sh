@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched sanitizers
 # `tutti bench gemm`: the promised fields for every layer, pass and type; only JSON on stdout; wrong requests end in 2.
 set -euo pipefail
 tutti=$1

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* test_gemm_tile.c: every row of the tile table that this CPU can run: panels hold each element exactly where
  * tile.h says and zeros elsewhere, products match sums in double, what is added to C is summed by itself first, nothing
  * outside C is touched. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* The reference family's backward against central differences, for every row and dtype-independent attribute.
  *
  * L = sum over outputs of dout * y, in double from f32 outputs. Along a random direction u of one input,

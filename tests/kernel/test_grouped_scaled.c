@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Experts' rows in fewer bits, of every family at every instruction set. QUANTISE_PARTS: each part has the bits that
  * the reference of QUANTISE gives a copy of it alone; rows by chance are counted by microbatch and expert.
  * GROUPED_SCALED: three directions against loops in double over codes times descales, with parts and experts that have

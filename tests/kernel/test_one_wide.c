@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Products with a side of one, whose vectors lie spread: the output of one feature is a column between other columns,
  * one token's gradient is read along a column. Libraries take such vectors for dense ones (kernel/onednn/matmul.c says
  * which), and then write into the gaps or read from them. Every family that takes such a call gives the reference's

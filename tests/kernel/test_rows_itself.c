@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Every row of every family held against itself in other conditions.
  *
  *   acc          absent, in place, in another buffer: the same gradient on top of what was there

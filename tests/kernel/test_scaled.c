@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* LINEAR_SCALED of every family, at every instruction set, against loops in double: three directions; scales absent,
  * one or one per block, blocks that begin before the operand does and that differ between operands; bias, gradients on
  * top of others in place and elsewhere, few rows and many, both types. Bounds are of the result's type: what fp32 sums

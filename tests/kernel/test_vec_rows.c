@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* test_vec_rows.c: every vector kernel, in both builds, against the reference: random values, odd widths, strided
  * rows, fp32 and bf16, gradients that start from nothing, in place and from elsewhere, teams of 1 to 3. */
 #include <stdarg.h>

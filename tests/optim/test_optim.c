@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* Updates against the formulas in double precision, and learning rates against their closed forms. */
 #include "run/toy.h"
 

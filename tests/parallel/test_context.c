@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: touches */
 /* Attention over context-parallel ranks, as threads, is attention of one rank: every algorithm, any number of ranks and
  * heads, lengths that nothing divides, documents, also in an order of even work, windows, dropout, f32 and bf16,
  * gradients that are added to others.

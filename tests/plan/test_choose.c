@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* memory.limit and memory.recompute: auto. What is chosen fits, to the byte, at the least work among what was tried;
  * what waits on disk and the zero level are chosen where they are left open, and never where they are asked for;
  * a run and a plan choose alike; no bit of a run depends on it; what cannot be had is refused with how much is missing.

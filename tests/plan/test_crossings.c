@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* Every family with everything else: each is planned, which records and lowers the whole step of every rank's role, in
  * layouts of up to eight ranks, in every recipe, with what saves memory, with every objective. It is planned, or
  * refused with words that name a key; nothing else comes of it. What a plan computes is tests/verify's; but that

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* The law of the plan: what the null device counts is what training allocates, byte for byte and category by category,
  * and the FLOPs are those that the run's own profile adds up. */
 #include "run/toy.h"

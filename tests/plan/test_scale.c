@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* A plan of 16,384 ranks on a laptop: 405 billion parameters, tp 8, cp 16, pp 16, dp 8, sequences of 131,072 tokens.
  * One rank of each role is built and stepped on the null device in seconds; what they hold adds up to the model.
  *

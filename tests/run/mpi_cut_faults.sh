@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: waits
+# suite: unwatched sanitizers
 # Two hosts as network namespaces, two ranks on each, and the link between them goes down: for a moment, and the run goes on; for longer
 # than comm.timeout_s, and both sides name ranks of the other host that do not answer, write stacks and end. Needs the right to make
 # namespaces; skipped without it.

@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: waits
+# suite: unwatched sanitizers
 # Hosts with files of their own: one of them cannot read its data, has other data under the same name, cannot write what it
 # tokenizes, has another config. Every process ends, the rank and its reason are named, the status is 1 or 2, and nothing was trained or saved.
 set -u

@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: waits
+# suite: unwatched sanitizers
 # A training run of which one process stops answering, or is killed: it ends in seconds, names the rank, is not successful, and
 # leaves the flight recorder in the run's folder.
 set -u

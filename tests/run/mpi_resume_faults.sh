@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: waits
+# suite: unwatched sanitizers
 # A process that does not see the newest checkpoint, as behind a network file system: rank 0 decides, the rank is named, nobody
 # trains, nothing is published; when it sees it, all go on from there (test_resume.c). What rank 0 alone refuses is refused by all.
 set -u

@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: waits
+# suite: unwatched sanitizers
 # A parameter server of which a worker or a server is killed, or stops answering, in both modes: the run ends in seconds with the
 # culprit named, not one that waits for it; no checkpoint is half written, and the run goes on from the last.
 set -u

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched sanitizers
 # Signals under a launcher: sent to one process of a run, or to the launcher, which hands on what it likes; all ranks stop after the
 # same step, with a checkpoint. During the set-up nothing half done is left.
 set -u

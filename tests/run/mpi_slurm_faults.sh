@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: waits
+# suite: unwatched sanitizers
 # A real Slurm: munged, slurmctld and a slurmd for each of two nodes that are this machine, all as whoever runs the test, in a folder of its
 # own. examples/slurm/nodes.sbatch trains over both nodes (MPICH) or over two tasks of one (Open MPI): the signal that Slurm sends before a
 # time limit saves and puts the job back, a rank that is killed puts it back, and what comes out is what an undisturbed run would have made.

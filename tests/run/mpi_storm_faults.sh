@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: waits
+# suite: unwatched sanitizers
 # The same on processes of a launcher (scripts/storm.sh): one of them is killed, stopped, robbed; the job is started again.
 set -u
 # shellcheck source=tests/comm/mpirun.sh

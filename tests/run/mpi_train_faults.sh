@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: waits
+# suite: unwatched sanitizers
 # A process of a training run calls another operation than the others, brings another count or type, hangs, exits, is killed: the
 # run ends in seconds, says what is wrong and who it was, with the flight recorder in the run's folder (test_train_faults.c).
 set -u

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # numerics.accumulate from the config to the kernels: other sums than fp32's, near them, the same on every run; explain tape names who
 # makes them, the first lines say so, and what makes no sense is refused.
 # shellcheck source=tests/script.sh

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # Fine-tuning with frozen weights and with adapters, as a user does it: what is frozen keeps its bits, a run that was interrupted goes on
 # in another layout and says the same, the exported model says what the run says, peft's folder goes out and comes in again, and an
 # adapter of another base, or with keys that tutti does not compute, is refused by name.

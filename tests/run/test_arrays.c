@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable late */
+/* suite: long threads late */
 /* State that is not stepped, of two made-up rows of the store's table: a history of the largest values of each matrix,
  * as delayed scaling keeps it, and what rounding left over of each element of a vector. Nothing else is said of them
  * anywhere: they are planned to the byte, zeroed, left alone by steps, saved by every layout, loaded by every other,

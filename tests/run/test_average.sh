@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # The average of weights (optimizer.ema): keeping it changes no number of a run, whose validation measures the last weights; generate
 # --ema and checkpoint export --ema use it, and refuse by name where there is none.
 set -u

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* The likeliest text of a model by its cache: over a vocabulary of four, so wide that nothing is dropped, it is the
  * best of all texts as they are told token by token; narrower, its log-probability is that of its tokens fed one by
  * one, whatever pages were shared and copied on the way. Of models with a state and over ranks as well. A stop string

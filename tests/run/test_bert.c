@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* BERT against the transformers library (tests/golden/make_bert.py), with both heads: its directories are read, loss,
  * what was right and ten steps are its own; written again they hold the same numbers. What is refused; layouts;
  * batches. */

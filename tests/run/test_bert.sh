@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: long threads
 # An encoder of text from its examples: hidden tokens, the same on more ranks and after an interruption; classes of texts on top of
 # what was learnt, which it tells; its form of Hugging Face goes out and in; what is refused.
 # shellcheck source=tests/script.sh

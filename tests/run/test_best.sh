@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: long threads addresses
 # What evaluations decide: the best checkpoint is kept beside the newest whatever checkpoint.keep says, a run that overfits ends after so
 # many evaluations without a better one, and goes on to the same end from a checkpoint in its middle, in other layouts too; samples are
 # written at each evaluation; none of it changes a number of training. At the end the mean of the newest checkpoints is there.

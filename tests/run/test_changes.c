@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Going on with another config than the checkpoint's: what breaks the promised order is refused by name unless a key
  * allows it, what changes the training is said in a line, what only says where and how fast is neither. */
 #include "run/runs.h"

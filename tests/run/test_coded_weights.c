@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* A model whose matrices are kept in 8 or 4 bits writes what a model writes that has the same numbers as whole weights:
  * of every family, for prompts (codes unpacked) and single tokens (codes in registers), by the reference, over tp and
  * pp. What is kept is what the ledger says. What cannot be cut is refused by name. */

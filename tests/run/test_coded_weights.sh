@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: long sanitizers
+# suite: unwatched threads
 # --weights, as a user says it: generate, eval and bench generate take it and say what it comes to; a small model that has learned its
 # text loses little of it, least with 8 bits; what is no packing is refused.
 set -u

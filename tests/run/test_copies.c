@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* Copies of checkpoints in a folder and in a store that fails, stalls, cuts short and forgets: nothing that is not
  * whole is ever the newest, what is whole comes back, and no failure ends anything. */
 #include "run/copies.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Dealing layers beside trying every way: there is a result whenever there is a legal way, its dearest stage is as
  * cheap as any, and no way as cheap is more even. */
 #include <setjmp.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
+/* suite: wraps config_comm tile_rate_registers clock_gettime time */
 /* run.elastic: ranks die, at every operation between the first and the last, and the run goes on: with a spare in the
  * dead one's place the files are those of an undisturbed run, bit for bit; with fewer ranks the losses are. A rank is
  * told to die by the settings of its world, which the linker lets this file write (--wrap=config_comm).

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* Validation by the trainer: every layout evaluates all of the text once, whoever takes which part, to one rank's loss;
  * of the validation text and not of the training text, without dropout, and in whatever way the parts fall. */
 #include <setjmp.h>

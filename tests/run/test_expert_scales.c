@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Experts that are shared out over the ranks of tp have the scales and codes of experts that are cut over them, to the
  * bit: etp less than tp against etp = tp, where all operands of a layer's forward products are made from the same
  * numbers. Each expert's codes of a microbatch, of both products and of their weights, are kept in the layout whose

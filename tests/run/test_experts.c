@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* Models with experts against the transformers library (tests/golden/make_experts.py): its directories are read, logits
  * of decoding through caches, the loss and every gradient are its own; written again, they hold the same numbers. And
  * what a training run adds: losses of balance, biases that move, tokens that are dropped. */

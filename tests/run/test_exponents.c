@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Numbers by exponent (engine/exponents.h): counted as frexp says, as many in every layout and recipe, the same where
  * nothing is rounded in another order, and a step that is counted is the same step. */
 #include "run/toy.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Layers that fall back in whole runs: metrics say it, and a run that was interrupted, before or after, in the same
  * layout or another, computes the same layers in bf16 from the same step on. */
 #include "run/runs.h"

@@ -1,5 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: measures
+# suite: long addresses
+# suite: unwatched threads
 # Figures on the progress line are means of its interval, and no share is above 100 %: also with more threads and ranks than cores.
 set -u
 # shellcheck source=tests/script.sh

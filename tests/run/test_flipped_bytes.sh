@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # A byte is changed in each kind of file that a run leaves: token files, and every part of a checkpoint. Every command that reads the
 # byte refuses with the file's name and a status above 0, and none does when the byte is put back. A cache that is seen to be damaged
 # when it is opened is made again.

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # Folders of models as they are published (tiny weights, all the keys that real files have, shards with an index, numbers that only
 # Python reads): every command takes them as they are, fine-tuning keeps what goes with the weights, keys given beside
 # model.from are followed, refused or said, and what is no such folder is told what it is and what to do.

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* precision.keep_weights: what weights become is made once a step. The same bits with and without, in every recipe and
  * layout, with layers computed again, in rounds, and after a layer fell back; each weight is rounded once a step for
  * each orientation that its recipe has; and what is kept is on the ledger, to the byte, and in the plan. */

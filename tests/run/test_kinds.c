@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* What samples can be made of, trained: conversations (joined and packed), fill-in-the-middle, and both with plain
  * texts in samples of parts; over tp, pp and cp, stopped and gone on with on other ranks: the losses and counts of one
  * rank. */

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: long threads
 # tutti launch: which ends are followed by another start, how often, after which pause; signals go on to the job; a quiet job is
 # killed; a run that is killed goes on from its memory to the bits of a run that nobody disturbed.
 set -u

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* fp16 and its loss scale: which steps are left out and what they leave as it was, that gradients are divided by the
  * scale before they are clipped, that a run that goes on decides as one that was not interrupted, on several ranks too,
  * and how a run ends whose scale falls too low. */

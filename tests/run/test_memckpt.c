@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
+/* suite: wraps engine_step ckpt_save_publish ckpt_save_rank tile_rate_registers */
 /* Checkpoints in memory: a job that is killed at any moment goes on from the step before, whichever host loses its
  * memory, with the bits of a run that nobody disturbed; what is damaged, of another run or another's is refused by
  * name, and the run goes on from what is left. The linker puts this file before the trainer's calls (--wrap), where it

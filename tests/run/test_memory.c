@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* Resident memory is what the ledger says: within 10 % of the ledger and the program, and a constant for the files
  * that a run maps, reads and writes. Alone in its process, so that the peak is this run's. */
 #include "run/toy.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
+/* suite: long threads */
 /* Whole models against an independent implementation (tests/golden/README.md): logits, loss, every gradient, ten
  * AdamW steps, in fp32, for the plain loops and for this machine's kernels; then everything that must not change the
  * result: microbatches, chunks of the loss, recomputation. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps event_wait */
 /* Activations that wait in the host's memory: which go, when they travel, and that somebody notices when the order is
  * broken. That the numbers stay is golden/test_losses' to say, that the plan is what is allocated plan/test_plan's.
  *

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: long addresses
 # Training with state on disk: a model whose state exceeds memory.limit is trained within it (held by ulimit, the most memory measured),
 # with the numbers of a run that has all in memory; a folder that is missing, or too small, is refused at the start; whoever kills the
 # run leaves nothing in the folder, and it goes on from its checkpoint.

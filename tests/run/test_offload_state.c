@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices late */
 /* State on disk: what is planned is what is allocated, and a checkpoint is not made of bytes that somebody changed. */
 #include <setjmp.h>
 #include <stdarg.h>

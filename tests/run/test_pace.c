@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps engine_new world_new tile_rate_registers */
 /* Who holds up the others: one rank that computes longer is named, one whose link is slow is named, and on a machine
  * that keeps now this rank from its core, now that one, nobody is. First the judgement alone, on made-up times with
  * noise of several kinds over many seeds; then runs as they are, in which the linker puts this file before engine_new

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Packed documents: a document's loss is what it is alone, in every family, by plain loops and fast kernels, over every
  * way of context parallelism; training over ranks is training on one; and a run that is stopped goes on as if it had
  * not been, on other ranks too, with packing, samples joined of parts, weights by step and several epochs. */

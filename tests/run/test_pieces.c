@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* Products and messages in pieces of rows beside the same layout without: the same bits in every gradient, value and
  * loss, on every rank; the same bytes in more operations; and what the null device counts is what was sent and
  * allocated. With reference kernels any number of rows may be cut, with the fast ones more than the few that they

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
+/* suite: long addresses */
 /* Pipelines beside one rank: every schedule, with every zero level inside, uneven layers, tied embeddings, dropout,
  * recomputation; ranks are threads. And what a pipeline holds: planned is allocated, and nothing is left waiting. */
 #include "run/toy.h"

@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: devices untouchable
+# suite: long addresses
 # Pipelines from the command line: a schedule of one's own, layers by hand, the trace of a run, what is refused and how, and
 # which stage is blamed for a NaN. $1: the program.
 set -u

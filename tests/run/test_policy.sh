@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # Learning by rewards as a user does it: the rewarded is learned; in every layout the answers of one rank, with
 # log-probabilities that are to the bit those of training where whole layers are on a rank; stopped and gone on with; a
 # hook that fails loses nothing; what cannot be is refused by name.

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # Preference training as a user does it: a model learns to prefer what is chosen, in every layout what one rank learns, stopped and
 # gone on with to the bit, with adapters, in both forms of records; what cannot be is refused by name.
 set -u

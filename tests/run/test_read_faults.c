@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
+/* suite: wraps pread engine_step */
 /* Reads that fail while a run goes on: its token file or its checkpoint gives EIO at the n-th call, shrinks, or has a
  * page of zeros. Every time: an error that names the file and the place, on all ranks, after the same step; never a
  * signal, a hang or a result. The program is the trainer as it is; the linker puts this file between it and pread, and

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
+/* suite: wraps pread */
 /* Ranks that hold the same read it once: a checkpoint that is resumed by many ranks is read about once, whoever wrote
  * it, and goes on with the numbers that one rank goes on with. The linker puts this file between the program and pread,
  * which counts. */

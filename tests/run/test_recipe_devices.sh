@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: long addresses
+# suite: unwatched threads
 # Every recipe, looked at on every step, has the same numbers on a device whose bytes the host cannot touch and on one that is late on
 # purpose and reports operations without an order between them: on one rank, and on two with the weights of each layer gathered.
 set -u

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* What the pass of recipes puts around a product, seen while a step runs: each operand of each direction is the
  * original tensor of this product, in the format and blocks that the recipe's publication says (written out again
  * here), with the scale of its own largest value; and the product is that of what was rounded. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* Recipes of fewer bits in whole runs: going on with another one, and what is not finite. */
 #include "run/runs.h"
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
+/* suite: long threads */
 /* The same scales in every layout. Of fp8-current, every largest value of a step, by microbatch and product: equal to
  * the bit where ranks share out whole sequences, layers or state; over tp and cp those of weights and of the first
  * product's input are, the others follow from sums that are rounded in another order. Of fp8-delayed the histories that

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Every layout that is refused, before anything starts: the refusal begins with the key to change, gives the reason,
  * and what it advises is accepted. Beside them layouts that look odd and are legal. */
 #include <setjmp.h>

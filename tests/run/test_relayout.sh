@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # Checkpoints know no layout: a run that changes its layout at every stop (data, zero, tensor, sequence, context, pipeline; more
 # ranks and fewer) ends with the weights and moments of one rank that never stopped, to rounding; and what one layout saves is, right
 # after loading by another, saved again bit for bit.

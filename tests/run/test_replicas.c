@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* One bit flipped on one rank, in every kind of array that several ranks hold, in layouts of every kind: before it
  * ranks agree (also where replicas could seem to differ: dropout, bf16, uneven parts), after it the rank, the tensor
  * and the element are named. */

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
+/* suite: long sanitizers */
 /* With the same originals every layout has the same scales and the same codes, to the bit.
  *
  * What a product's operands are made from differs between layouts by the order of sums before it, so scales alone say

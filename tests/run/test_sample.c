@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* Sampling against closed forms: supports of top-k and top-p, frequencies by chi-square, and every draw against a
  * plain sort and inverse distribution function written here. */
 #include <setjmp.h>

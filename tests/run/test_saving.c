@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* A disk that is full for a while, or for good, and a state that is not worth saving: training goes on and the save is
  * tried again; the last good checkpoint stays the newest whatever happens. write(2) is defined here, in front of the C
  * library's. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* Checkpoints that are written beside the steps: the bytes of those that all wait for, in every layout; steps go on
  * while a disk is slow; the next one waits or is left out; failures are told and tried again; what is planned is what
  * is allocated. write(2) is defined here, in front of the C library's. */

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # Reward models as a user has them: one learns to score what is chosen above what is rejected, in layouts what one rank learns, stopped and
 # gone on with to the bit; from a model that writes and from a reward model, out and in again; tutti score tells, line for line, the scores
 # that training had, in either form of prompts, and names what is wrong with a line.

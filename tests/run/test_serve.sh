@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: devices untouchable
+# suite: long addresses
 # The parameter server through the program: synchronous training ends with the weights of data parallelism, bit for bit where the
 # norm plays no part; a run goes from servers to data parallelism and back; asynchronous training learns, keeps to its bound of
 # staleness, measures it, stops at a signal and resumes; what does not go together is refused.

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
+/* suite: wraps mem_pages_new pthread_create */
 /* A machine that is short of threads or of memory: of a whole training run, the n-th thread is refused, then the n-th
  * request for pages, for every n that the run gets to. Every time the run ends with an error that names what was wanted
  * and what to lower, never with an abort or a hang; when nothing is refused any more it trains. What sums beside the

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
+/* suite: wraps engine_step skips_write ckpt_save_rank tile_rate_registers */
 /* A loss that jumps, or is not finite: the run goes back to its newest checkpoint and leaves the batch out, with the
  * bits of a run that was told by hand to leave it out, in memory or on disk, and also when it is killed between the
  * decision and what follows from it. The linker puts this file before the step (--wrap), where it makes losses. */

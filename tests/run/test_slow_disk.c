@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps pread pwrite */
 /* A disk that is slower than a step can hide: its rate and what steps wait for it are told, once, and what waits is in
  * the metrics; where nothing waits on a disk nothing is said. And one that fails while what waits there is saved. The
  * linker puts this file before pread and pwrite. */

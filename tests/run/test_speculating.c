@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* Texts that are written with guesses. At temperature 0 each is that without guesses, whoever guesses and however many,
  * up to the place where two logits are too near to be told apart by products of other rows. At other temperatures the
  * law of three tokens in a row, over a vocabulary of five, is the model's: by chi-square against all 125 of them.

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
+/* suite: wraps save_resume tile_rate_registers */
 /* State of every kind, saved in one layout and loaded in others: what every rank then holds is, tensor by tensor, what
  * was saved; and one bit that changes between the files' checksums and the arrays ends the run with the tensor's name,
  * whichever array it is in. Saves of frozen state are links. The engine's loading is wrapped here. */

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # Stopping a run from outside: interrupted, terminated, killed at any moment, without room on the disk, and twice at
 # once. Whatever happens, a restart ends where an undisturbed run ends, bit for bit.
 set -u

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched sanitizers
 # The example of learning by rewards, made smaller: a model that writes sums as a sloppy person does is right more often after a program
 # said which of its answers are right; and the reward's program says 1 of right answers only, whatever else they are. A reward model learns to
 # say it, too.

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* T5 against the transformers library (tests/golden/make_t5.py, make_t5_pairs.py), as first published and 1.1: its
  * directories are read, loss and ten steps are its own, also of texts that end before their places do, distances fall
  * into its buckets; written again they hold the same numbers. What is refused; layouts. */

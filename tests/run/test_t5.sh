@@ -1,5 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: long threads
+# suite: unwatched threads
 # An encoder with a decoder from its example: spans of text, the same on more ranks and after an interruption; the plan is what is
 # allocated; its form of Hugging Face goes out and in; what is refused.
 # shellcheck source=tests/script.sh

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
+/* suite: long threads */
 /* What a look at rounding tells (engine/telemetry.h): the figures of a plain recount of each product's operands, the
  * same in every layout, and of a run that is the same to the bit with and without looks. */
 #include "run/toy.h"

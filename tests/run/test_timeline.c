@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: alone */
 /* The executor beside the simulator: ranks are threads, and a layer's kernels sleep for as long as the model says, so
  * that any number of cores will do. When each action begins, and when all is over, must agree within 5 % of the whole.
  * Other programs may hold a rank up: the best of a few tries counts, and later tries take longer times, beside which a

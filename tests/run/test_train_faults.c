@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps comm_all_reduce */
 /* A training run of which rank 1 goes wrong in the middle, at the reduction of a gradient: it ends in seconds with what
  * a user must know first, its status is 1, and the flight recorder is in the run's folder. The program is the trainer
  * as it is; the linker puts this file between it and comm_all_reduce (--wrap).

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
+/* suite: wraps engine_step */
 /* A training run in which a bit flips in one replica's weight: it ends at the next comparison, or at the latest before
  * a checkpoint, with rank, tensor and step; nothing of it is published; started again it goes on from the checkpoint
  * before and ends with the bits of a run that nothing happened to. The program is the trainer as it is; the linker puts

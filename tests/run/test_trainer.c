@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: measures */
 /* Runs from config to checkpoint, in this process: stopping and resuming changes no bit, the files say what they
  * promise, and what goes wrong leaves the last checkpoint as it was. Signals and kills are in test_stop.sh. */
 #include "run/runs.h"

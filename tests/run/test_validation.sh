@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# suite: unwatched threads
 # What validation measures: of a validation set with two very different halves a few batches tell what all of it tells, a run with
 # run.eval_batches=0 weighs every token once, and neither depends on the ranks.
 set -u

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* ViT against the transformers library (tests/golden/make_vit.py): its directory is read, logits, loss, what was right
  * and ten steps are its own; written again, it holds the same numbers. And what is refused. */
 #include "encoder.h"

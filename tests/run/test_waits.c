@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
+/* suite: wraps stream_sync device_peek */
 /* How often the host waits for its device: once in a step and once in an evaluation, whatever the family, the order of
  * sums or the dtype. The linker puts counters before stream_sync and device_peek. */
 #include "toy.h"

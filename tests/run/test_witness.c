@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps engine_new tile_rate_registers */
 /* Runs in which every step, or some, is computed a second time by other ranks. Nothing changes where nothing goes
  * wrong, in any layout and recipe; one bit that flips in an activation, in a gradient or in a copy of a weight, in
  * either pass, ends the run with step, tensor and rank: of three ranks the one that is wrong, of two as well when it

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
 /* Initial values, buffers and their bytes. */
 #include "run/toy.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* What is not trained, and adapters beside it: every layout equals one rank, the bytes planned are those allocated and
  * sent, and frozen parameters have nothing but their weights, to the byte. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* Every refusal of a configuration says what to do, and that works: of all pairs of the grid (grid.h) that may not
  * meet, every way that the refusal names is gone (advice.h); where the next refusal follows, its first, and so on,
  * until the configuration is taken, a few times at most and never back to where it was. What is taken is trained then:

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* test_codecs.c: runs whose gradients and parameters travel encoded (comm.grad, comm.param): every layout of up to four
  * ranks beside one rank within the stated bound, replicas and zero levels bit for bit, fp16 leaves out the same steps;
  * and what is planned is allocated and sent, which falls to what a codec's bytes come to. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* What the grid of crossings (test_grid.c) is made of: rows in which every pair meets, and levels that name every key
  * which decides about numbers. */
 #include <setjmp.h>

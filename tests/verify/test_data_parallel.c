@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* Data parallelism at every zero level, with one microbatch and several, gradients in fp32 and bf16, reduced per
  * microbatch and per step: the levels have the same bits, the papers' bytes per parameter, the papers' traffic, and
  * what is planned is what is allocated and sent. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* What families of decoders add to Llama, in layouts of up to three ranks, a few of four, against one rank: windows,
  * caps and norms of queries and keys over cp and tp (also with fewer key heads than ranks), norms of all heads over tp,
  * biases that one rank adds, two tables of angles, layers of different kinds over stages. `tutti verify` takes a config

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* numerics.exact_order: 1, 2, 4 and 8 data-parallel ranks, every zero level, replicas: the bits of one rank, in
  * gradients, values, losses and norms. What cannot be exact is refused. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* Models with experts in every layout of up to three ranks, and some of four: experts over ep, whole or by columns over
  * tp, with every zero level, sequence parallelism, pipelines, recomputation, a capacity, odd numbers of everything, and
  * a rank without a sequence. Planned memory is what is allocated; planned traffic is what is sent, where the router

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* fp16 with its loss scale in every layout of some ranks against one rank: with a scale that is always taken, and with
  * one that the first steps overflow, which every layout must leave out alike (verify compares which those were). */
 #include "verify/toy_layouts.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* The grid: every pair of a family, a layout, what saves memory, an optimizer, a recipe, a codec, a kind of data, an
  * objective and an odd shape, in rows that hold many pairs each (covering.h). A row is trained for three steps in its
  * layout and beside a plain one rank (grid_row.h) and is equal within its stated bounds, or the config refuses the pair

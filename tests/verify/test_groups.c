@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long threads */
 /* Optimizers chosen for groups of parameters, in layouts of up to four ranks against one rank: steps, and what a
  * checkpoint of another layout brings back of arrays that some parameters have and others do not. */
 #include "verify/toy_layouts.h"

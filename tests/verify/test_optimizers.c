@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* Every optimizer of the table beside AdamW and SGD, in layouts of up to four ranks against one rank: steps, and what
  * the checkpoint of another layout brings back. Bounds are verify's (verify/verify.c). */
 #include "verify/toy_layouts.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* A unit whose gradients leave in two phases of one microbatch (zero bubbles over dp) is reduced twice: over replicas,
  * with what travels encoded, in bf16, in one order of sums, and in every schedule that one microbatch a rank has. */
 #include <setjmp.h>

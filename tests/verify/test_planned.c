@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* Planned bytes and traffic of every layout are what the ranks then allocate and send. */
 #include "verify/toy_layouts.h"
 

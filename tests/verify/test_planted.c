@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
+/* suite: wraps trial_run trainer_run kernel_enqueue stream_put_away route_run_begin route_run_end flat_update lr_at */
+/* suite: wraps preference_pair policy_advantages dataset_eval_batches replicas_compare */
 /* What tutti verify sees: one fault after the other is planted between the program and one of its functions, of the
  * kinds that a comparison of values, or an oracle that has the same fault, passes over; each must be called not equal,
  * and without it the same runs equal. A layout that did not make its steps, or whose ranks differ without a word, is

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* Recipes of fewer bits in the layouts of two ranks against one rank, each within its stated bound (verify.c). Sizes
  * are whole blocks where tp and cp cut them; a layout that would cut one is none (config/config_recipe.h). */
 #include "verify/toy_layouts.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: devices untouchable */
+/* suite: long sanitizers */
 /* Models with experts in bf16, in every layout of up to two ranks: routers repeat what one rank's chose, and how often
  * they would not have is counted. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* Batches that no number of ranks divides, microbatches that do not fill up, sequences of which nothing is trained:
  * every split of them gives the loss, the gradients and the values of one rank. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long addresses */
 /* Every layout of up to four ranks against one rank: gradients, values, norm, loss, evaluation, going on from another
  * layout. Zero 0 to 3 of one size have the same bits when gradients are reduced once. */
 #include "verify/toy_layouts.h"

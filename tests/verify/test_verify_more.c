@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* More models in every layout of up to four ranks against one rank; and what a run has compared at all. */
 #include "verify/toy_layouts.h"
 
