@@ -7,7 +7,6 @@
 #   devices NAME ...     it runs again on these: untouchable (untouchable/<room>/<name>: the host cannot touch its bytes; the quick ones that
 #                        reach most) and late (late/<room>/<name>: late on purpose, and the order of what touches its bytes is checked)
 #   touches              it gives host memory to kernels, since it is about these: never on a device that cannot be touched
-#   alone                it compares times with a clock, and wants the machine for itself
 #   waits                it waits more than it computes: many at once
 #   measures             it is about what is measured when a run starts; others are told (measuring was more than half of a short run)
 #   threads              ThreadSanitizer, though its room is not one of those that use threads
@@ -19,7 +18,7 @@
 #                        the trainer's threads again)
 #
 # A name that begins with test_long_ is long everywhere. What is said wrongly stops cmake.
-set(SUITE_KEYS wraps devices touches alone waits measures threads long unwatched)
+set(SUITE_KEYS wraps devices touches waits measures threads long unwatched)
 set(SUITE_devices_WORDS untouchable late)
 set(SUITE_long_WORDS threads addresses sanitizers late)
 set(SUITE_unwatched_WORDS threads sanitizers)
