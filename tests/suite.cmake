@@ -5,7 +5,8 @@
 #
 #   wraps FUNCTION ...   it stands between the program and these: the linker calls __wrap_<function> there
 #   devices NAME ...     it runs again on these: untouchable (untouchable/<room>/<name>: the host cannot touch its bytes; the quick ones that
-#                        reach most) and late (late/<room>/<name>: late on purpose, and the order of what touches its bytes is checked)
+#                        reach most) or late (late/<room>/<name>: it cannot either, is late on purpose, and checks the order of what touches its
+#                        bytes)
 #   touches              it gives host memory to kernels, since it is about these: never on a device that cannot be touched
 #   waits                it waits more than it computes: many at once
 #   measures             it is about what is measured when a run starts; others are told (measuring was more than half of a short run)

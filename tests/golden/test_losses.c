@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suite: devices untouchable late */
+/* suite: devices late */
 /* suite: wraps tile_rate_registers exp expf log logf pow tanh sin cos sincos */
 /* suite: long late */
 /* Golden losses: 20 steps of each row of layouts.h leave exactly the numbers of losses.txt: every loss and gradient

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suite: devices untouchable late */
+/* suite: devices late */
 /* suite: long threads late */
 /* State that is not stepped, of two made-up rows of the store's table: a history of the largest values of each matrix,
  * as delayed scaling keeps it, and what rounding left over of each element of a vector. Nothing else is said of them

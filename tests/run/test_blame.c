@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suite: devices untouchable late */
+/* suite: devices late */
 /* Numbers that break on one rank of several: all ranks leave the step out, and say the same words, which name the rank,
  * the tensor, and how it broke; also where gradients and parameters travel in fewer bits. */
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suite: devices untouchable late */
+/* suite: devices late */
 /* suite: long late */
 /* Experts in rounds over a small buffer, beside one buffer for the worst choice: the same layout, the same bits of
  * every gradient, updated value and loss, in more rounds and fewer bytes, as planned. Every token of most sequences is
