@@ -8,7 +8,8 @@
 #   scripts/test.sh --fast     normal build only, without the long tests
 #   scripts/test.sh --all      packages too, the sanitizers run the long tests, the whole grid of crossings
 #                              (tests/verify/test_grid.c), numeric tests at every level of instruction sets, kernels for 64-bit Arm,
-#                              emulated: for a release (hours). --long is its older name
+#                              emulated: for a release (hours). --long is its older name. If all pass, tests/whole.txt says when,
+#                              and the others tell how long ago that was
 #
 #   --costs beside any of these    what each test took of a processor goes to tests/costs.txt
 #
@@ -98,6 +99,37 @@ other_levels() {
     done
 }
 
+# whole_told: how far what was last tested whole is behind.
+whole_told() {
+    local commit date behind days
+    commit=$(sed -n 's/^commit //p' "$root/tests/whole.txt" 2>/dev/null || true)
+    date=$(sed -n 's/^date //p' "$root/tests/whole.txt" 2>/dev/null || true)
+    if [ -z "$commit" ]; then
+        echo "scripts/test.sh --all has not passed yet (tests/whole.txt)"
+        return
+    fi
+    days=$((($(date +%s) - $(date -d "$date" +%s)) / 86400))
+    if ! behind=$(git -C "$root" rev-list --count "$commit..HEAD" 2>/dev/null); then
+        echo "scripts/test.sh --all passed $days days ago, at a commit that is not here"
+    elif [ "$behind" -gt 60 ]; then
+        echo "SCRIPTS/TEST.SH --ALL PASSED $behind COMMITS AND $days DAYS AGO: MUCH MAY HAVE CHANGED THAT ONLY IT TESTS"
+    else
+        echo "scripts/test.sh --all passed $behind commits and $days days ago"
+    fi
+}
+
+# whole_write: all passed, here and now.
+whole_write() {
+    {
+        echo '# When scripts/test.sh --all last passed, and what it ran.'
+        echo "commit $(git -C "$root" rev-parse HEAD)"
+        echo "date $(date -u +%Y-%m-%d)"
+        echo "machine $(uname -m), $(nproc) cores, $(grep -owE 'avx2|avx512vl|avx512_bf16|amx_tile|asimd' /proc/cpuinfo | sort -u | tr '\n' ' ')"
+        printf '%s\n' "${lines[@]}"
+        echo "in all     $SECONDS s"
+    } >"$root/tests/whole.txt"
+}
+
 bash "$root/scripts/deps.sh" --tests --quiet
 "$root/scripts/build.sh"
 if [ "$fast" = 1 ]; then
@@ -145,4 +177,5 @@ if [ "$failed" = 1 ]; then
     echo "tests failed"
     exit 1
 fi
+if [ "$all" = 1 ]; then whole_write; else whole_told; fi
 echo "all tests passed"
