@@ -18,19 +18,21 @@ cmp -s $none start.json && fail "the tokenizer has no template now either"
 
 usual=(--dtype f32 --threads 1)
 said() { "$tutti" generate run --tokenizer "$1" --prompt "$2" --temperature 0 --max-tokens 8 "${usual[@]}" --json 2>err | sed 's/.*"text":"\([^"]*\)".*/\1/'; }
-# A prompt after which something else is written where nothing stands before it.
-for prompt in 0 ov 7 a s; do
+# A prompt after which something else is written, from the first letter on, where nothing stands before it: of these two letters each is the
+# likelier in its own case, whatever a machine rounds.
+plain='[A-Za-z0-9. ]'
+for prompt in ov {0..9} {a..z} {A..Z}; do
     with=$(said start.json $prompt) without=$(said $none $prompt)
-    [ "$with" = "$without" ] || break
+    [ "${with:0:1}" = "${without:0:1}" ] || [[ $with != $plain* || $without != $plain* ]] || break
 done
-[ "$with" != "$without" ] && [ -n "$with" ] || fail "the start token changes nothing: '$with'"
+[ "${with:0:1}" != "${without:0:1}" ] || fail "the start token changes nothing: '$with'"
 
 score() { "$tutti" eval run --tasks "$1" --tokenizer "$2" "${usual[@]}" --json 2>err | grep -oE '"(exact_match|accuracy)":[0-9.]+' | cut -d: -f2; }
 echo "{\"prompt\": \"$prompt\", \"target\": \"$with\", \"max_tokens\": 8}" >with.jsonl
 echo "{\"prompt\": \"$prompt\", \"target\": \"$without\", \"max_tokens\": 8}" >without.jsonl
 [ "$(score with.jsonl start.json)$(score with.jsonl $none)$(score without.jsonl start.json)$(score without.jsonl $none)" = 1001 ] ||
     fail "match: '$with' with a start: $(score with.jsonl start.json), $(score with.jsonl $none); '$without': $(score without.jsonl start.json), $(score without.jsonl $none): $(cat err)"
-echo "{\"prompt\": \"$prompt\", \"choices\": [\"$with\", \"$without\"], \"answer\": 0}" >choice.jsonl
+echo "{\"prompt\": \"$prompt\", \"choices\": [\"${with:0:1}\", \"${without:0:1}\"], \"answer\": 0}" >choice.jsonl
 [ "$(score choice.jsonl start.json)$(score choice.jsonl $none)" = 10 ] || fail "choice: $(score choice.jsonl start.json), without $(score choice.jsonl $none): $(cat err)"
 
 echo "{\"prompt\": \"$prompt\"}" >prompts.jsonl
