@@ -95,7 +95,7 @@ ask() { # PATH [BODY]
 }
 ask /health | grep -q '^ok' || fail "health"
 ask /v1/models | grep -q '"id":"mine"' || fail "models"
-ask /v1/completions '{"model":"mine","prompt":"once","max_tokens":4}' | grep -q '"completion_tokens":4' || fail "completions"
+ask /v1/completions '{"model":"mine","prompt":"once","max_tokens":4,"ignore_eos":true}' | grep -q '"completion_tokens":4' || fail "completions"
 ask /v1/chat/completions '{"messages":[{"role":"user","content":"a"}]}' | grep -q 'no chat template' || fail "chat without a template"
 ask / | grep -q '<title>tutti</title>' || fail "the page"
 ask / | grep -qE '(src|href)=' && fail "the page asks for something from elsewhere"
