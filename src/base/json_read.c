@@ -203,7 +203,7 @@ static bool read_word(struct parser *x, struct json *v)
 static inline void skip_space(struct parser *x)
 {
     const unsigned char *p = x->p;
-    if (p<x->end && * p> ' ') return;
+    if (p < x->end && (unsigned)*p > ' ') return;
     while (x->end - p >= JSON_WIDE) {
         wide v = load_wide(p);
         unsigned stop = marked((v != ' ') & (v != '\n') & (v != '\r') & (v != '\t'));

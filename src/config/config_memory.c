@@ -85,15 +85,14 @@ static int resolve_loss_chunk(const struct config *c, const struct conf *f, stru
                           "least %lld",
                           (long long)rows, (long long)tokens, (long long)(tokens / rows), MOST,
                           (long long)(tokens / MOST + 1));
-    bool shorter = here / rows >= MOST; /* one sequence is too much */
-    return conf_error(f, e, shorter ? "model.seq_len" : "batch.micro",
-                      "%lld sequence%s of %lld tokens: %lld chunks of %lld tokens of the loss (memory.loss_chunk), "
-                      "of at most %d; choose %lld%s, or more ranks of parallel.cp",
-                      (long long)c->batch.micro, c->batch.micro == 1 ? "" : "s", (long long)c->model.seq_len,
-                      (long long)(tokens / rows), (long long)rows, MOST,
-                      (long long)(shorter ? (MOST * rows - 1) * c->parallel.cp / c->batch.micro
-                                          : (MOST * rows - 1) / here),
-                      shorter || c->batch.micro == 1 ? "" : " or fewer");
+    bool one = here / rows >= MOST; /* is too much */
+    return conf_error(f, e, one ? "model.seq_len" : "batch.micro",
+                      "%lld x %lld tokens are %lld chunks of %lld tokens of the loss (memory.loss_chunk), of at most "
+                      "%d; choose at most %lld (or more ranks of parallel.cp)",
+                      (long long)c->batch.micro, (long long)c->model.seq_len, (long long)(tokens / rows),
+                      (long long)rows, MOST,
+                      (long long)(one ? (MOST * rows - 1) / c->batch.micro * c->parallel.cp
+                                      : (MOST * rows - 1) / here));
 }
 
 int config_resolve_memory(struct config *c, const struct conf *f, struct err *e)

@@ -151,8 +151,8 @@ int config_resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     if (!c->model.vocab) c->model.vocab = n_vocab;
     if (!c->model.vocab)
         return conf_error(f, e, "model.vocab",
-                          "there is no tokenizer to ask for the number of its ids; choose one, such as 50304, or name "
-                          "a tokenizer (data.tokenizer)");
+                          "there is no tokenizer to ask (data.tokenizer); choose 50304 (or as many ids as the data "
+                          "have)");
     if (n_vocab > c->model.vocab)
         return conf_error(f, e, "model.vocab",
                           "%lld is less than the tokenizer's %lld ids; leave it out, or choose %lld",

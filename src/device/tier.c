@@ -43,8 +43,7 @@ struct tier {
     bool direct;
     int64_t taken, live; /* bytes */
     bool reserved;
-    uint64_t *sum;  /* by block; 0: never written. Of requests' own blocks, which nobody else touches meanwhile */
-    uint64_t zeros; /* the checksum of a block of zeros */
+    uint64_t *sum; /* by block; 0: never written. Of requests' own blocks, which nobody else touches meanwhile */
     char *bounce[TIER_THREADS]; /* TIER_ROOM each, once something is reserved */
     pthread_t thread[TIER_THREADS];
     int n_threads;

@@ -232,8 +232,7 @@ static void say_untrained(struct trainer *t)
     log_status_end();
     log_warn("step %lld: no token of its batch is trained: it has no loss, and updates nothing (said once; "
              "\"skip_cause\": \"untrained\" in metrics.jsonl). Look at the samples (tutti data inspect), at train_on "
-             "and weights of "
-             "messages, and at model.seq_len, behind which answers may be cut off",
+             "and weights of messages, and at model.seq_len, behind which answers may be cut off",
              (long long)t->step);
 }
 

@@ -125,7 +125,7 @@ static double score_as_read(const struct json *v)
     bool negative = *p == '-', point = false, full = false;
     uint64_t significand = 0;
     int64_t exponent = 0;
-    const char *safe = p + 19; /* up to here 64 bits hold any digits */
+    const char *start = p;
     for (p += negative; *p && *p != 'e' && *p != 'E'; p++) {
         if (*p == '.') {
             point = true;
@@ -133,7 +133,7 @@ static double score_as_read(const struct json *v)
         }
         if (*p < '0' || *p > '9') return json_real(v, NAN); /* no number */
         uint64_t digit = (uint64_t)(*p - '0');
-        full = full || (p >= safe && significand > (UINT64_MAX - digit) / 10);
+        full = full || (p - start >= 19 && significand > (UINT64_MAX - digit) / 10);
         if (!full) significand = significand * 10 + digit;
         exponent += full ? !point : -(int64_t)point;
     }

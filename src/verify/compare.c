@@ -66,13 +66,20 @@ static double relative(double got, double want) { return fabs(got - want) / fmax
 struct moved {
     const char *title;
     const float *want, *got, *from;
-    double stored;  /* half a unit in the last place of what it is kept in, for all steps together */
-    double allowed; /* beside the bound of steps: 1, or more */
+    double stored; /* half a unit in the last place of what it is kept in, for all steps together */
 };
 
 static double moved_by(const float *x, const float *from, int64_t n)
 {
     return from ? distance(x, from, n) : norm_of(x, n);
+}
+
+/* How far parameter i moved, or a hundredth of how far as many numbers of `all` did on average. */
+static double move_of(const struct param_table *p, int i, const float *x, const float *from, double all)
+{
+    int64_t o = p->p[i].offset, n = p->p[i].numel;
+    double share = 1e-2 * all * sqrt((double)n / (double)p->numel), own = moved_by(x + o, from ? from + o : NULL, n);
+    return fmax(fmax(own, share), 1e-30);
 }
 
 static void compare_moved(struct differences *d, const struct param_table *p, const struct moved *m,
@@ -81,11 +88,9 @@ static void compare_moved(struct differences *d, const struct param_table *p, co
     double global = norm_of(want->grad, p->numel), all = moved_by(m->want, m->from, p->numel);
     for (int i = 0; i < p->n; i++) {
         int64_t o = p->p[i].offset, n = p->p[i].numel;
-        double share = 1e-2 * all * sqrt((double)n / (double)p->numel),
-               own = moved_by(m->want + o, m->from ? m->from + o : NULL, n),
-               off = distance(m->got + o, m->want + o, n) - m->stored * norm_of(m->want + o, n);
+        double off = distance(m->got + o, m->want + o, n) - m->stored * norm_of(m->want + o, n);
         if (is_rounding(&p->p[i], norm_of(want->grad + o, n), global, rough)) continue;
-        if (!(off <= 0)) worse(&d->step, off / fmax(fmax(own, share), 1e-30) / m->allowed, m->title, p->p[i].name);
+        if (!(off <= 0)) worse(&d->step, off / move_of(p, i, m->want, m->from, all), m->title, p->p[i].name);
     }
 }
 
@@ -94,10 +99,10 @@ static void compare_leaning(struct differences *d, const struct param_table *p, 
                             const struct outcome *got, const struct bounds *b)
 {
     double global = norm_of(want->grad, p->numel), all = moved_by(want->value, want->began, p->numel);
-    for (int i = 0; i < p->n && chance(b->step); i++) {
+    if (!chance(b->step)) return;
+    for (int i = 0; i < p->n; i++) {
         int64_t o = p->p[i].offset, n = p->p[i].numel;
-        double share = 1e-2 * all * sqrt((double)n / (double)p->numel),
-               scale = fmax(fmax(moved_by(want->value + o, want->began + o, n), share), 1e-30);
+        double scale = move_of(p, i, want->value, want->began, all);
         const float *x = got->value + o, *y = want->value + o, *z = want->began + o;
         const struct leaning own = {x, y, y, z, n, scale, b->step, b->chances},
                              weights = {x, y, z, NULL, n, scale, b->step, b->chances};
@@ -107,31 +112,19 @@ static void compare_leaning(struct differences *d, const struct param_table *p, 
     }
 }
 
-/* Means of squares, by the name of their group in a checkpoint: of what is off by a part r the square is by (2 + r) r.
- */
-static double squares_allow(const struct array_row *r, const struct bounds *b)
-{
-    return strcmp(r->name, "v") ? 1 : fmax(1, b->gradient * (2 + b->gradient) / b->step);
-}
-
 /* What steps made: values, the arrays that have a number for each element, the average. */
 static void compare_steps(struct differences *d, const struct param_table *p, const struct outcome *want,
-                          const struct outcome *got, const struct bounds *b, int n_steps)
+                          const struct outcome *got, bool rough, int n_steps)
 {
-    const bool rough = bounds_rough(b);
-    struct moved m = {"step", want->value, got->value, want->began, n_steps * want->stored, 1};
+    struct moved m = {"step", want->value, got->value, want->began, n_steps * want->stored};
     compare_moved(d, p, &m, want, rough);
     for (int k = 0; k < want->moments; k++) {
         const struct array_row *r = &want->row[k];
         int64_t at = (1 + k) * want->numel;
         if (r->block != ARRAY_ELEMENT || (r->dtype != DT_F32 && r->dtype != DT_BF16))
             continue; /* codes: the next step */
-        m = (struct moved){r->name,
-                           want->value + at,
-                           got->value + at,
-                           r->averages ? want->began : NULL,
-                           n_steps * (r->dtype == DT_BF16 ? 0x1p-8 : 0x1p-23),
-                           squares_allow(r, b)};
+        m = (struct moved){r->name, want->value + at, got->value + at, r->averages ? want->began : NULL,
+                           n_steps * (r->dtype == DT_BF16 ? 0x1p-8 : 0x1p-23)};
         compare_moved(d, p, &m, want, rough);
     }
 }
@@ -177,7 +170,7 @@ void outcomes_compare(struct differences *d, const struct param_table *p, const 
     const struct leaning along = {got->grad, want->grad,          want->grad,  NULL,
                                   p->numel,  fmax(global, 1e-30), b->gradient, b->chances};
     if (chance(b->gradient)) worse(&d->lean, lean_of(&along), "lean of gradient", "all");
-    compare_steps(d, p, want, got, b, n_steps);
+    compare_steps(d, p, want, got, rough, n_steps);
     compare_leaning(d, p, want, got, b);
     compare_course(d, p, want, got, n_steps);
     size_t bytes = to_size(p->numel) * sizeof(float), losses = (size_t)n_steps * sizeof(double);

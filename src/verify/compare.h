@@ -10,7 +10,7 @@
  * - step: how far the steps moved it, relative to how far they moved it in the oracle, or to a hundredth of how far
  *   they moved as many numbers on average: a value hardly differs when its update is another one altogether. In the
  *   same way an optimizer's arrays of fp32 and bf16, and the average of weights by its own change. What storing a value
- *   rounds off is not counted; squares are off by twice what they are squares of.
+ *   rounds off is not counted.
  *
  * Values and steps are not compared where the gradient was such rounding (Adam makes full steps of it), nor, where
  * partial sums are rounded to bf16, of parameters that began at 0 and are all steps.

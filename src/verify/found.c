@@ -47,7 +47,7 @@ static void print_unrounded(const struct verify *v, struct str *out)
     }
     if (n)
         str_printf(out,
-                   "unrounded: %d layouts whose bounds are wide ran in fp32 too, with no codec and whole moments, and "
+                   "unrounded: %d layouts whose bounds are wide ran in fp32 too, with no codec, and "
                    "differ by %.2g at most from one rank that does\n",
                    n, most);
     if (v->rounded_only[0]) str_printf(out, "nothing ran unrounded: %s\n", v->rounded_only);

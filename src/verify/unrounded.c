@@ -95,7 +95,7 @@ int unrounded_run(struct verify *v, const struct verify_asked *q, struct err *e)
     a.rounded = q->config;
     int rc = verify_all(&u, &a, &why);
     if (!rc) enter(v, &u, still_rounds(&one) ? 3 : 1);
-    else snprintf(v->rounded_only, sizeof v->rounded_only, "%.399s", why.text);
+    if (rc == ERR_REQUEST) snprintf(v->rounded_only, sizeof v->rounded_only, "%.399s", why.text);
     verify_free(&u);
-    return rc == ERR_SIGNAL ? err_set(e, rc, "%s", why.text) : OK;
+    return !rc || rc == ERR_REQUEST ? OK : err_set(e, rc, "%s", why.text);
 }

@@ -34,7 +34,7 @@ struct verify_layout {
     char tensor[112];      /* where: "gradient of wq", "value of wq", or what the layout did not do */
     double step_rel_error; /* over what the steps made of values, of the optimizer's arrays, of the average */
     double bound_steps;
-    double lean; /* of gradients, in parts of what chance may make of it (compare.h) */
+    double lean; /* of gradients and steps, in parts of what chance may make of it (compare.h) */
     char lean_tensor[112];
     char step_tensor[112]; /* where: "step of wq", "ema of wq" */
     bool bit_identical;    /* to the oracle: gradients, values, losses */

@@ -3,6 +3,7 @@
  * tokens that take a model's text, ids with holes, a Unigram's texts that agree in many bytes. */
 #include "data_test.h"
 
+#include "token/bpe.h"
 #include "token/byte_level.h"
 
 /* A vocabulary of all bytes and what follows them, with rules. */
@@ -176,6 +177,24 @@ static void test_texts_that_agree(void **state)
     str_free(&text);
 }
 
+/* Pairs that share a left side and, some of them, all bits of their hashes that a place has: only the right side says
+ * which is there. */
+static void test_rules_with_one_left_side(void **state)
+{
+    (void)state;
+    enum { RULES = 100000, ASKED = 1500000 };
+    struct bpe b;
+    bpe_init(&b, RULES);
+    for (int32_t i = 0; i < RULES; i++) bpe_put(&b, 7, i, i, RULES + i);
+    for (int32_t i = 0; i < RULES; i++) {
+        const struct bpe_rule *r = bpe_get(&b, 7, i);
+        assert_true(r && bpe_rank(&b, r) == i && r->product == RULES + i);
+        assert_null(bpe_get(&b, 8, i));
+    }
+    for (int32_t i = RULES; i < ASKED; i++) assert_null(bpe_get(&b, 7, i));
+    bpe_fini(&b);
+}
+
 static void test_a_decoder_that_replaces_nothing(void **state)
 {
     (void)state;
@@ -196,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_more_rules_than_a_batch),
         cmocka_unit_test(test_ids_in_another_order_than_the_file),
         cmocka_unit_test(test_texts_that_agree),
+        cmocka_unit_test(test_rules_with_one_left_side),
         cmocka_unit_test(test_a_decoder_that_replaces_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,7 @@
 #include "config/needs.h"
 
 #define DENSE "model.layers=4 model.hidden=32 model.heads=4 model.seq_len=8 batch.global=8 batch.micro=1 "
+#define CHUNKS "model.vocab=1048576 memory.check=false "
 #define EXPERTS DENSE "model.family=mixtral model.moe.experts=5 "
 #define BIAS                                                                                                           \
     DENSE "model.family=deepseek model.moe.experts=4 model.moe.bias=true model.mla.kv_rank=4 model.mla.nope_dim=4 "    \
@@ -188,6 +189,10 @@ static const struct refusal refusals[] = {
     {EXACT "parallel.pp=2", 2, "parallel.pp", "batch.global: 1 (one", "batch.global=1", 0},
     {DENSE "model.family=t5 model.encoder_len=4 parallel.tp=8", 8, "parallel.tp", "share out 4 heads of t5", "parallel.tp=4", 0},
     {EXACT "parallel.pp=2", 2, "parallel.pp", "choose 1", "parallel.pp=1", 0},
+    /* chunks of the loss: of 64 tokens where the vocabulary is that large */
+    {DENSE CHUNKS "model.seq_len=65536 batch.micro=32 batch.global=480", 1, "batch.micro", "choose at most 15 (or", "batch.micro=15", 0},
+    {DENSE CHUNKS "model.seq_len=2097152 batch.global=1", 1, "model.seq_len", "choose at most 1048575", "model.seq_len=1048575", 0},
+    {DENSE CHUNKS "model.seq_len=4194304 batch.global=2 batch.micro=2 parallel.cp=2", 2, "model.seq_len", "choose at most 1048574", "model.seq_len=1048574", 0},
 };
 
 /* Patterns that name what cannot be had: the cure is another pattern, which only the reader can choose. */
@@ -325,6 +330,25 @@ static void test_refusals(void **state)
     (void)state;
     check_refusals(refusals, sizeof refusals / sizeof *refusals);
     check_refusals(patterns, sizeof patterns / sizeof *patterns);
+}
+
+static void test_no_tokenizer(void **state)
+{
+    (void)state;
+    for (int advised = 0; advised < 2; advised++) {
+        struct arena *a = arena_new();
+        struct config c;
+        struct conf *f;
+        struct err e = {0};
+        char *keys[] = {arena_strdup(a, "model.layers=1"), arena_strdup(a, "model.vocab=50304")};
+        if (config_load(&c, &f, a, NULL, keys, 1 + advised, &e)) fail_msg("%s", e.text);
+        int rc = config_resolve(&c, f, 0, 1, &e);
+        if (advised && rc) fail_msg("%s", e.text);
+        if (!advised) assert_int_equal(rc, ERR_REQUEST);
+        if (!advised && !strstr(e.text, "model.vocab: there is no tokenizer to ask (data.tokenizer); choose 50304"))
+            fail_msg("%s", e.text);
+        arena_free(a);
+    }
 }
 
 /* Whatever a refusal advises is accepted by who follows it to the letter: with these keys, on so many ranks, and
@@ -741,9 +765,9 @@ static void test_learning_rates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_advice),     cmocka_unit_test(test_schedule_file),
-        cmocka_unit_test(test_legal),          cmocka_unit_test(test_switches),   cmocka_unit_test(test_learning_rates),
-        cmocka_unit_test(test_train_and_plan), cmocka_unit_test(test_turned_off),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_no_tokenizer),   cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_schedule_file),  cmocka_unit_test(test_legal),          cmocka_unit_test(test_switches),
+        cmocka_unit_test(test_learning_rates), cmocka_unit_test(test_train_and_plan), cmocka_unit_test(test_turned_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,6 @@
 #include "kernel/cpu/conv_body.h"
 #include "kernel/cpu/gate_body.h"
 
-/* No head is here: ref's. */
-static bool accepts_heads(const struct kernel_call *c) { return at_norm(&c->at)->heads > 0 && accepts_main(c); }
-
 /* Taps and their sums are floats, whatever x is. */
 static bool accepts_conv(const struct kernel_call *c) { return v_takes(c->in[0].dtype) && c->in[1].n[1] <= CONV_MOST; }
 

@@ -9,9 +9,6 @@
 #include "kernel/cpu/norm_body.h"
 #include "kernel/cpu/xent_body.h"
 
-/* No head is here: ref's. */
-static bool accepts_heads(const struct kernel_call *c) { return at_norm(&c->at)->heads > 0 && accepts_main(c); }
-
 static bool accepts_squares(const struct kernel_call *c) { return v_takes(c->in[0].dtype); }
 
 #define VEC_NORM_TABLE(isa, words)                                                                                     \

@@ -46,6 +46,8 @@ static inline const struct view *main_view(const struct kernel_call *c)
 }
 
 static inline bool accepts_main(const struct kernel_call *c) { return v_takes(main_view(c)->dtype); }
+/* No head is here: ref's. */
+static inline bool accepts_heads(const struct kernel_call *c) { return at_norm(&c->at)->heads > 0 && accepts_main(c); }
 
 /* Defines the kernel `name` from name_rows(c, lo, hi, t), an inline function over rows lo .. hi-1 of main_view(c)
  * whose element type is t. */
