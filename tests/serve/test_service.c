@@ -360,20 +360,22 @@ static void test_sizes(void **state)
         xfree(text);
     }
     struct str s = {0};
-    int fd = join(&h); /* one that takes most of the memory, for as long as it is written */
     put_request(&s, "POST", "/v1/completions", "",
                 "{\"prompt\":\"1\",\"n\":1,\"max_tokens\":400,\"ignore_eos\":true,\"logprobs\":20}");
-    send_text(fd, s.p, s.n);
     bool busy = false;
     for (int k = 0; k < 200 && !busy; k++) {
+        long done = metric(&h, "tutti_requests_done_total");
+        int fd = join(&h); /* one that takes most of the memory, for as long as it is written */
+        send_text(fd, s.p, s.n);
+        while (!metric(&h, "tutti_answers_writing") && metric(&h, "tutti_requests_done_total") == done) usleep(1000);
         char *text = ask_with(&h, "POST", "/v1/completions", "",
                               "{\"prompt\":\"1\",\"max_tokens\":300,\"logprobs\":20}", &status);
         busy = status == 429 && strstr(text, "log-probabilities are under way");
         if (!busy && status != 200) fail_msg("%s", text);
         xfree(text);
+        xfree(read_all(fd));
     }
     assert_true(busy);
-    xfree(read_all(fd));
     char *text =
         ask_with(&h, "POST", "/v1/completions", "", "{\"prompt\":\"1\",\"max_tokens\":300,\"logprobs\":20}", &status);
     while (status == 429) { /* its memory is given back when the server is done with its client */
