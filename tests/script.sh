@@ -2,6 +2,8 @@
 # Sourced by the scripts of this folder, with their arguments (CMakeLists.txt): sets tutti, root and library; and
 #   dir       an empty folder, gone when the script ends, which calls at_end before, where the script has one
 #   fail WHAT says that something is wrong, and counts it: in a file, so that it counts in $(...), a pipe and ( ) as well
+#   until_so PID COMMAND...   waits until COMMAND says yes, or process PID is over; its status is COMMAND's. However slow the machine is:
+#             who waits for too long is ended by ctest, whose limit is the test's
 #   passed    whether nothing was; a script's last line. Whoever ends another way after a failure ends with status 1
 # shellcheck shell=bash disable=SC2034
 tutti=$1 root=$2 library=${3:-}
@@ -10,6 +12,14 @@ failed=$(mktemp)
 fail() {
     echo "FAILED: $*" >&2
     echo "$*" >>"$failed"
+}
+until_so() {
+    local pid=$1
+    shift
+    until "$@"; do
+        kill -0 "$pid" 2>/dev/null || { "$@"; return; }
+        sleep 0.02
+    done
 }
 passed() { [ ! -s "$failed" ]; }
 script_end() {
