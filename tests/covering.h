@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* covering.h: rows in which every two levels of unlike factors meet at least once: a covering array of strength two,
- * made greedily (Cohen, Dalal, Fredman and Patton 1997, "The AETG System"), where some levels may not meet.
+/* covering.h: rows in which every two levels of unlike factors meet at least once, or every three: a covering array of
+ * that strength, made greedily (Cohen, Dalal, Fredman and Patton 1997, "The AETG System"), where some levels may not
+ * meet.
  *
- * Whoever calls says which rows may be, of rows whose other factors are at their base level too, so a pair is asked for
- * alone first: when it may not be even there, it is a refused pair, and is told apart; else every row that has it
- * begins as that pair and takes what else covers most and may be. So each pair is in a row or refused, whatever three
- * levels together do.
+ * Whoever calls says which rows may be, of rows whose other factors are at their base level too, so a tuple of levels
+ * is asked for alone first: when it may not be even there, it is a refused tuple, and is told apart; else every row
+ * that has it begins as that tuple and takes what else covers most and may be. So each tuple is in a row or refused,
+ * whatever more levels together do.
  *
- * Pairs are taken in an order drawn by a seed: the first rows of another seed are another part of the same whole. */
+ * Tuples are taken in an order drawn by a seed: the first rows of another seed are another part of the same whole. */
 #ifndef TUTTI_TESTS_COVERING_H
 #define TUTTI_TESTS_COVERING_H
 
@@ -18,75 +19,110 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-enum { COVERING_MOST = 16 };
+enum { COVERING_MOST = 16, COVERING_STRENGTH = 3, COVERING_SETS = 560 /* of three of 16 */ };
 struct covering_factor {
     int levels, base;
 };
+/* Factors that meet, and where their tuples begin in met; two where the strength is two. */
+struct covering_set {
+    int factor[COVERING_STRENGTH], first;
+};
+struct covering_tuple {
+    int set, level[COVERING_STRENGTH];
+};
 struct covering {
     const struct covering_factor *factor;
-    int n;
+    int n, strength; /* 2 or 3 */
     uint64_t seed;
     bool (*may)(void *ctx, const int *row);
-    /* Pair of levels that may not meet: of factor f the level row[f], of g row[g]; all others are at their base. */
-    void (*refused)(void *ctx, const int *row, int f, int g);
+    /* A tuple that may not be: of factors factor[0 .. strength - 1] the levels in row; all others are at their base. */
+    void (*refused)(void *ctx, const int *row, const int *factor);
     void *ctx;
     /* Inside. */
-    int first[COVERING_MOST + 1]; /* of a factor its first level among all */
-    int all, n_pairs, next;
-    unsigned char *met; /* [all][all]: 1 in a row, 2 refused */
-    int (*pair)[4];     /* f, level, g, level; in the drawn order */
+    struct covering_set set[COVERING_SETS];
+    int n_sets, n_tuples, next;
+    unsigned char *met;           /* of each tuple: 1 in a row, 2 refused */
+    struct covering_tuple *tuple; /* in the drawn order */
 };
 
-static inline unsigned char *covering_met(struct covering *c, int f, int a, int g, int b)
+/* What a set's levels in the row are in met. */
+static inline unsigned char *covering_met(const struct covering *c, const struct covering_set *s, const int *row)
 {
-    return &c->met[(c->first[f] + a) * c->all + c->first[g] + b];
+    int at = 0;
+    for (int i = 0; i < c->strength; i++) at = at * c->factor[s->factor[i]].levels + row[s->factor[i]];
+    return &c->met[s->first + at];
+}
+
+static inline int covering_add_set(struct covering *c, int f, int g, int h)
+{
+    int tuples = c->factor[f].levels * c->factor[g].levels * (h < 0 ? 1 : c->factor[h].levels);
+    CHECK(c->n_sets < COVERING_SETS, "%d sets", c->n_sets);
+    c->set[c->n_sets++] = (struct covering_set){{f, g, h}, c->n_tuples};
+    return c->n_tuples += tuples;
+}
+
+/* The tuples of a set, in order. */
+static inline void covering_list(struct covering *c, int set)
+{
+    const struct covering_set *s = &c->set[set];
+    int end = set + 1 < c->n_sets ? c->set[set + 1].first : c->n_tuples;
+    for (int k = s->first; k < end; k++) {
+        struct covering_tuple *t = &c->tuple[k];
+        t->set = set;
+        for (int i = c->strength - 1, rest = k - s->first; i >= 0; i--) {
+            t->level[i] = rest % c->factor[s->factor[i]].levels;
+            rest /= c->factor[s->factor[i]].levels;
+        }
+    }
 }
 
 static inline void covering_open(struct covering *c)
 {
-    CHECK(c->n <= COVERING_MOST, "%d factors", c->n);
-    c->all = c->n_pairs = c->next = 0;
-    for (int f = 0; f < c->n; f++) {
-        c->first[f] = c->all;
-        c->all += c->factor[f].levels;
-        for (int g = 0; g < f; g++) c->n_pairs += c->factor[f].levels * c->factor[g].levels;
-    }
-    c->met = xcalloc((size_t)c->all * (size_t)c->all, 1);
-    c->pair = xcalloc((size_t)c->n_pairs, sizeof *c->pair);
-    int n = 0;
+    CHECK(c->n <= COVERING_MOST && (c->strength == 2 || c->strength == 3), "%d factors, strength %d", c->n,
+          c->strength);
+    c->n_sets = c->n_tuples = c->next = 0;
     for (int f = 0; f < c->n; f++)
         for (int g = 0; g < f; g++)
-            for (int a = 0; a < c->factor[f].levels; a++)
-                for (int b = 0; b < c->factor[g].levels; b++, n++)
-                    memcpy(c->pair[n], (int[]){f, a, g, b}, sizeof *c->pair);
-    for (int i = n - 1; i > 0; i--) {
-        int k = (int)(rng_u64(c->seed, 1, (uint64_t)i) % (uint64_t)(i + 1)), t[4];
-        memcpy(t, c->pair[i], sizeof t);
-        memcpy(c->pair[i], c->pair[k], sizeof t);
-        memcpy(c->pair[k], t, sizeof t);
+            for (int h = 0; h < (c->strength == 3 ? g : 1); h++) covering_add_set(c, f, g, c->strength == 3 ? h : -1);
+    c->met = xcalloc((size_t)c->n_tuples, 1);
+    c->tuple = xcalloc((size_t)c->n_tuples, sizeof *c->tuple);
+    for (int s = 0; s < c->n_sets; s++) covering_list(c, s);
+    for (int i = c->n_tuples - 1; i > 0; i--) {
+        int k = (int)(rng_u64(c->seed, 1, (uint64_t)i) % (uint64_t)(i + 1));
+        struct covering_tuple t = c->tuple[i];
+        c->tuple[i] = c->tuple[k];
+        c->tuple[k] = t;
     }
 }
 
 static inline void covering_close(struct covering *c)
 {
     xfree(c->met);
-    xfree(c->pair);
+    xfree(c->tuple);
 }
 
-/* How many pairs level `a` of f would cover beside what is set. */
-static inline int covering_gain(struct covering *c, const int *row, const bool *set, int f, int a)
+/* Whether the set has f and else only what is set. */
+static inline bool covering_closes(const struct covering *c, const struct covering_set *s, const bool *set, int f)
+{
+    bool has = false, all = true;
+    for (int i = 0; i < c->strength; i++) {
+        has |= s->factor[i] == f;
+        all &= s->factor[i] == f || set[s->factor[i]];
+    }
+    return has && all;
+}
+
+/* How many tuples the row's level of f would cover beside what is set; -1: it would meet one that it may not. */
+static inline int covering_gain(const struct covering *c, const int *row, const bool *set, int f)
 {
     int n = 0;
-    for (int g = 0; g < c->n; g++) n += g != f && set[g] && !*covering_met(c, f, a, g, row[g]);
+    for (int s = 0; s < c->n_sets; s++) {
+        if (!covering_closes(c, &c->set[s], set, f)) continue;
+        unsigned char is = *covering_met(c, &c->set[s], row);
+        if (is == 2) return -1;
+        n += !is;
+    }
     return n;
-}
-
-/* Whether it meets none that it may not. */
-static inline bool covering_alone(struct covering *c, const int *row, const bool *set, int f, int a)
-{
-    for (int g = 0; g < c->n; g++)
-        if (g != f && set[g] && *covering_met(c, f, a, g, row[g]) == 2) return false;
-    return true;
 }
 
 /* Sets factor f to the level that covers most and may be, or leaves it at its base. */
@@ -99,9 +135,11 @@ static inline void covering_fill(struct covering *c, int *row, bool *set, int f,
     for (int t = 0; t < TRIES; t++) {
         int best = -1, most = 0;
         for (int i = 0; i < levels; i++) {
-            int a = (i + at) % levels, gain = tried[a] ? 0 : covering_gain(c, row, set, f, a);
-            if (gain > most && covering_alone(c, row, set, f, a)) best = a, most = gain;
+            row[f] = (i + at) % levels;
+            int gain = tried[row[f]] ? 0 : covering_gain(c, row, set, f);
+            if (gain > most) best = row[f], most = gain;
         }
+        row[f] = c->factor[f].base;
         if (best < 0) break;
         tried[best] = true;
         row[f] = best;
@@ -111,35 +149,28 @@ static inline void covering_fill(struct covering *c, int *row, bool *set, int f,
     set[f] = true;
 }
 
-static inline void covering_mark(struct covering *c, const int *row, unsigned char as)
-{
-    for (int f = 0; f < c->n; f++)
-        for (int g = 0; g < c->n; g++)
-            if (f != g) *covering_met(c, f, row[f], g, row[g]) = as;
-}
-
-/* The next row; false: every pair has met or is refused. */
+/* The next row; false: every tuple has met or is refused. */
 static inline bool covering_next(struct covering *c, int *row)
 {
-    for (; c->next < c->n_pairs; c->next++) {
-        const int *p = c->pair[c->next];
+    for (; c->next < c->n_tuples; c->next++) {
+        const struct covering_tuple *t = &c->tuple[c->next];
+        const struct covering_set *s = &c->set[t->set];
         bool set[COVERING_MOST] = {false};
-        if (*covering_met(c, p[0], p[1], p[2], p[3])) continue;
         for (int f = 0; f < c->n; f++) row[f] = c->factor[f].base;
-        row[p[0]] = p[1];
-        row[p[2]] = p[3];
+        for (int i = 0; i < c->strength; i++) row[s->factor[i]] = t->level[i];
+        if (*covering_met(c, s, row)) continue;
         if (!c->may(c->ctx, row)) {
-            *covering_met(c, p[0], p[1], p[2], p[3]) = *covering_met(c, p[2], p[3], p[0], p[1]) = 2;
-            c->refused(c->ctx, row, p[0], p[2]);
+            *covering_met(c, s, row) = 2;
+            c->refused(c->ctx, row, s->factor);
             continue;
         }
-        set[p[0]] = set[p[2]] = true;
+        for (int i = 0; i < c->strength; i++) set[s->factor[i]] = true;
         int from = (int)(rng_u64(c->seed, 2, (uint64_t)c->next) % (uint64_t)c->n);
         for (int i = 0; i < c->n; i++) {
             int f = (from + i) % c->n;
             if (!set[f]) covering_fill(c, row, set, f, c->next);
         }
-        covering_mark(c, row, 1);
+        for (int i = 0; i < c->n_sets; i++) *covering_met(c, &c->set[i], row) = 1;
         return true;
     }
     return false;

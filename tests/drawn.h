@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drawn.h: a number that another commit has another one of, for tests that try a part of a whole. TUTTI_GRID_SEED gives
- * it instead. */
+/* drawn.h: a number that another commit has another one of, for tests that try a part of a whole every day, and the
+ * whole with TUTTI_WHOLE in the environment (scripts/test.sh --all). TUTTI_GRID_SEED gives the number instead. */
 #ifndef TUTTI_TESTS_DRAWN_H
 #define TUTTI_TESTS_DRAWN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 
 static inline uint64_t drawn_seed(void)
 {
+    static uint64_t seed;
+    if (seed) return seed;
     char line[64] = "";
     const char *given = getenv("TUTTI_GRID_SEED");
     FILE *p = given ? NULL : popen("git -C '" TEST_DIR "' rev-parse HEAD 2>/dev/null", "r");
@@ -21,7 +24,15 @@ static inline uint64_t drawn_seed(void)
     if (p) pclose(p);
     line[strcspn(line, "\n")] = 0;
     fprintf(stderr, "drawn by '%s'\n", line);
-    return hash64(line, strlen(line));
+    return seed = hash64(line, strlen(line)) | 1;
+}
+
+static inline bool drawn_whole(void) { return getenv("TUTTI_WHOLE") != NULL; }
+
+/* Whether entry i of a list is in the part, one of k, that is drawn; every one in the whole. */
+static inline bool drawn_here(int64_t i, int k)
+{
+    return drawn_whole() || (uint64_t)i % (uint64_t)k == (drawn_seed() >> 8) % (uint64_t)k;
 }
 
 #endif

@@ -4,6 +4,9 @@
 #   suite: KEY [WORD ...]
 #
 #   wraps FUNCTION ...   it stands between the program and these: the linker calls __wrap_<function> there
+#   alone                a program of its own: it has functions of the C library's names, which would stand before all of its room's tests
+#                        (floors/test_rooms.sh looks)
+#   links LIBRARY ...    it is linked with these as well: <library>_LIBRARIES of cmake/
 #   devices NAME ...     it runs again on these: untouchable (untouchable/<room>/<name>: the host cannot touch its bytes; the quick ones that
 #                        reach most) or late (late/<room>/<name>: it cannot either, is late on purpose, and checks the order of what touches its
 #                        bytes)
@@ -19,7 +22,7 @@
 #                        the trainer's threads again)
 #
 # A name that begins with test_long_ is long everywhere. What is said wrongly stops cmake.
-set(SUITE_KEYS wraps devices touches waits measures threads long unwatched)
+set(SUITE_KEYS wraps alone links devices touches waits measures threads long unwatched)
 set(SUITE_devices_WORDS untouchable late)
 set(SUITE_long_WORDS threads addresses sanitizers late)
 set(SUITE_unwatched_WORDS threads sanitizers)

@@ -11,6 +11,7 @@
 #include "config/config_codec.h"
 #include "config/config_offload.h"
 #include "config/config_recipe.h"
+#include "verify/verify.h"
 
 static void push(struct layouts *l, struct layout_try t)
 {
@@ -174,6 +175,13 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
     for (int n = 2; plain && !coded && n <= max_ranks; n++)
         for (int s = 1; s < n; s++)
             push(l, (struct layout_try){.dp_replicate = 1, .dp_shard = n - s, .tp = 1, .cp = 1, .pp = 1, .servers = s});
+}
+
+unsigned layout_axes(const struct layout_try *t)
+{
+    bool dp = t->dp_replicate * t->dp_shard > 1 && !t->servers; /* a parameter server's workers are part of it */
+    return (t->tp > 1 ? VERIFY_TP : 0U) | (t->cp > 1 ? VERIFY_CP : 0U) | (t->pp > 1 ? VERIFY_PP : 0U) |
+           (t->ep > 1 ? VERIFY_EP : 0U) | (t->servers ? VERIFY_SERVERS : 0U) | (dp ? VERIFY_DP : 0U);
 }
 
 void layouts_free(struct layouts *l)

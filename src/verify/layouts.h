@@ -24,6 +24,8 @@ struct layouts {
 };
 void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks);
 void layouts_free(struct layouts *l);
+/* What it shares out: of enum verify_axes (verify.h). */
+unsigned layout_axes(const struct layout_try *t);
 /* t is borrowed, for its layers. */
 void layouts_apply(const struct layout_try *t, struct config *c);
 /* "dp4 replicate2 zero1 tp2+seq" */

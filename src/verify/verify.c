@@ -343,13 +343,6 @@ bool verify_axes_parse(const char *text, unsigned *axes)
     return true;
 }
 
-static unsigned axes_of(const struct layout_try *t)
-{
-    bool dp = t->dp_replicate * t->dp_shard > 1 && !t->servers; /* a parameter server's workers are part of it */
-    return (t->tp > 1 ? VERIFY_TP : 0U) | (t->cp > 1 ? VERIFY_CP : 0U) | (t->pp > 1 ? VERIFY_PP : 0U) |
-           (t->ep > 1 ? VERIFY_EP : 0U) | (t->servers ? VERIFY_SERVERS : 0U) | (dp ? VERIFY_DP : 0U);
-}
-
 /* Asked for axes that no layout uses alone. */
 static int nothing_to_compare(unsigned axes, int max_ranks, struct err *e)
 {
@@ -379,7 +372,7 @@ enum { HAND_OVER = 32, PLAIN = 4, TRAINED = 4 };
 static bool is_run(struct run *x, const struct layout_try *t, unsigned axes)
 {
     struct config rounded;
-    if (axes_of(t) & ~axes) return false;
+    if (layout_axes(t) & ~axes) return false;
     layouts_apply(t, &x->c);
     if (!x->rounded) return true;
     rounded = *x->rounded;
@@ -465,7 +458,7 @@ static bool own_is_asked(const struct verify_asked *q)
                                  .pp = to_int(q->own->parallel.pp),
                                  .ep = to_int(q->own->parallel.ep),
                                  .servers = to_int(q->own->parallel.servers)};
-    return !(axes_of(&t) & ~q->axes);
+    return !(layout_axes(&t) & ~q->axes);
 }
 
 int verify_all(struct verify *v, const struct verify_asked *q, struct err *e)
@@ -486,8 +479,8 @@ int verify_all(struct verify *v, const struct verify_asked *q, struct err *e)
     const bool own = own_is_asked(q);
     if (!rc && own) rc = run_own(&x, q->own, e);
     x.c = x.asked;
-    if (q->max_ranks) layouts_enumerate(&all, q->rounded ? q->rounded : &x.asked, q->max_ranks);
-    if (!rc) rc = run_layouts(&x, &all, q->axes, e);
+    if (q->max_ranks && !q->only) layouts_enumerate(&all, q->rounded ? q->rounded : &x.asked, q->max_ranks);
+    if (!rc) rc = run_layouts(&x, q->only ? q->only : &all, q->axes, e);
     if (!rc && v->n - own < 2 && q->max_ranks > 1 && !q->rounded) rc = nothing_to_compare(q->axes, q->max_ranks, e);
     if (!rc) check_zero_bits(v, q->config);
     layouts_free(&all);

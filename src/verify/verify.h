@@ -95,11 +95,13 @@ enum verify_axes {
 /* "dp,tp"; false: another word is among them. */
 bool verify_axes_parse(const char *text, unsigned *axes);
 
+struct layouts;
 struct verify_asked {
     const struct config *config; /* resolved for one rank */
     const struct config *own;    /* resolved for the ranks of its own layout, which is compared first; NULL: not */
     const struct trained_asked *trains; /* what the trainer itself reads; NULL: it does not run */
     int max_ranks;                      /* layouts of up to so many; 0: none but own */
+    const struct layouts *only;         /* these of them (layouts.h); NULL: all */
     unsigned axes;                      /* of enum verify_axes */
     int steps;                          /* >= 1 */
     const struct config *rounded; /* layouts that are wide in this config, and no others; NULL: all (unrounded.h) */

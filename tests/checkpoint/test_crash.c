@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: alone */
 /* Saving while the disk fails or the process dies: at any moment, the last published checkpoint is there, whole.
  *
  * The system calls that change a file system are defined here, in front of the C library's, so that the n-th one

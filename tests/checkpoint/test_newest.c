@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: alone */
 /* Looking for the newest checkpoint while the disk or a permission fails: at no call does that lead to another
  * checkpoint, or to none. The system calls that look are defined here, in front of the C library's, so that the n-th
  * one can fail. */

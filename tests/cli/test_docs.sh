@@ -6,6 +6,8 @@
 # small config, FOLDER and FILE some text, MODEL and HF folders an exported model. Models are made small and runs short by keys
 # behind the command. Lines that follow a command in its block are what it prints: their words are compared, numbers are not.
 #
+# Every day it is a third of the pages, which the commit draws.
+#
 #   test_docs.sh TUTTI ROOT [LIBRARY [PAGE...]]
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
@@ -132,8 +134,10 @@ page() { # FILE ONLY
 shift $(($# < 3 ? $# : 3))
 pages=("$@")
 [ $# -gt 0 ] || pages=("$root"/docs/*.md)
-running=0
+running=0 at=0
 for p in "${pages[@]}"; do
+    at=$((at + 1))
+    [ $# -gt 0 ] || drawn_here $at 3 || continue
     (page "$p" 'build/tutti|tutti|mpirun') &
     ((++running < 2)) || { wait -n || fail "a page came to no end"; running=$((running - 1)); }
 done

@@ -4,13 +4,17 @@
 # What --json prints: one object, the schema first, and no field that docs/json.md does not name in the section of that schema.
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+export LC_ALL=C
 tiny=(model.layers=2 model.hidden=32 model.heads=2 model.kv_heads=2 model.ffn=64 model.seq_len=32 batch.global=4 batch.micro=2)
 config=$root/examples/quickstart.yaml
 
 # section NAME: how its heading begins, the schema or the file.
 section() { case $1 in metrics) echo 'metrics\.jsonl' ;; *) echo "tutti\.$1\.[0-9]" ;; esac; }
 # documented NAME: the words in backquotes of that section.
-documented() { sed -n "/^## $(section "$1")/,/^## /p" "$root/docs/json.md" | grep -oE '`[^`]+`' | tr -d '`' | sort -u; }
+documented() {
+    [ -e "$dir/documented.$1" ] || sed -n "/^## $(section "$1")/,/^## /p" "$root/docs/json.md" | grep -oE '`[^`]+`' | tr -d '`' | sort -u >"$dir/documented.$1"
+    cat "$dir/documented.$1"
+}
 names=()
 # check NAME COMMAND...: the command's output, 0 or 1 its status.
 check() {
@@ -26,16 +30,15 @@ check() {
 }
 # named NAME FILE: all of its keys are in the section.
 named() {
-    grep -oE '"[A-Za-z_0-9.]+": ?' "$2" | tr -d '": ' | sort -u | grep -v '^schema$' | while read -r key; do
-        documented "$1" | grep -qx "$key" || echo "$key"
-    done >"$dir/missing"
+    documented "$1" >/dev/null
+    { grep -oE '"[A-Za-z_0-9.]+": ?' "$2" || true; } | tr -d '": ' | sort -u | grep -v '^schema$' | comm -23 - "$dir/documented.$1" >"$dir/missing"
     [ ! -s "$dir/missing" ] || fail "$1: docs/json.md does not name $(tr '\n' ' ' <"$dir/missing")"
     cat "$2" >>"$dir/all.$1"
 }
 # unprinted NAME: the fields (first column of the section's table) that none of the checked commands printed.
 unprinted() {
     sed -n "/^## $(section "$1")/,/^## /p" "$root/docs/json.md" | sed -n 's/^| \(`[^|]*\) |.*/\1/p' | grep -oE '`[^`]+`' | tr -d '`' |
-        while read -r key; do grep -q "\"$key\":" "$dir/all.$1" || echo "$key"; done
+        sort -u | comm -23 - <(grep -oE '"[^"]+":' "$dir/all.$1" | tr -d '":' | sort -u)
 }
 
 check plan plan "$root/examples/five_d.yaml" -n 16 --json

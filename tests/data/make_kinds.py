@@ -4,7 +4,7 @@
 the library makes of the documents of hard_documents.h.
 
     pip install tokenizers sentencepiece xxhash
-    python3 tests/data/make_kinds.py build/tests/data_test_tokenizer_kinds TEXT... [-- NAME...]
+    python3 tests/data/make_kinds.py build/tests/data_tests TEXT... [-- NAME...]
 
 NAME.json is the tokenizer. NAME.results: for every 250 documents the digests (XXH64) of ids and of decoded texts; then lines "i id id ..."
 for single documents. Then tutti's ids of all documents are compared one by one, and what differs is printed.
@@ -372,7 +372,7 @@ KINDS = {
 
 
 def read_documents(program):
-    data, docs, at = subprocess.run([program, "documents"], check=True, capture_output=True).stdout, [], 0
+    data, docs, at = subprocess.run([program, "test_tokenizer_kinds", "documents"], check=True, capture_output=True).stdout, [], 0
     while at < len(data):
         n = struct.unpack_from("<I", data, at)[0]
         docs.append(data[at + 4:at + 4 + n])
@@ -425,7 +425,7 @@ def main():
             explicit.append(" ".join(str(x) for x in [i] + of[i]))
         with open(os.path.join(HERE, name + ".results"), "w") as f:
             f.write("\n".join(rows + explicit) + "\n")
-        mine = subprocess.run([program, "encode", path], capture_output=True)
+        mine = subprocess.run([program, "test_tokenizer_kinds", "encode", path], capture_output=True)
         if mine.returncode:
             print("%-16s refused: %s" % (name, mine.stderr.decode().strip()))
             continue

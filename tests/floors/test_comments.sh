@@ -35,6 +35,7 @@ for my $path (@sources) {
     }
 }
 for (<tests/*/*.c>) { my ($base) = m{([^/]+)\.c$}; $known{$base} = 1; } # a program's own name
+for (<tests/*/>) { my ($room) = m{([^/]+)/$}; $known{"${room}_tests"} = 1; } # and of a room's
 my $failed = 0;
 sub missing {
     my ($path, $line, $name) = @_;

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* driver.c: a main() for fuzz targets where libFuzzer is not to be had (gcc builds).
+/* driver.c: a main() for all fuzz targets where libFuzzer is not to be had (gcc builds).
  *
- *     fuzz_x [-max_total_time=SECONDS] [-runs=N] [-seed=N] SCRATCH_DIR [SEED_DIR ...]
+ *     fuzz_tests TARGET [-max_total_time=SECONDS] [-runs=N] [-seed=N] SCRATCH_DIR [SEED_DIR ...]
  *
  * -runs=0 replays the seeds only; with -runs the clock ends nothing, so that what ran is the same everywhere.
  * Runs every seed as it is, then mutants of seeds: flipped bits, replaced bytes, cuts, doubled stretches, and
  * two seeds spliced. Mutant i is a pure function of (seed number, i), so a crash repeats. Every input is written
- * to SCRATCH_DIR/last-input before it runs: after a crash, or a hang (10 s of a
- * processor; who only waits is ended by ctest), that file is the culprit. There is no
+ * to SCRATCH_DIR/last-input before it runs: after a crash or a hang (10 s) that file is the culprit. There is no
  * coverage feedback: this finds shallow mistakes and keeps old ones fixed; libFuzzer digs.
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,7 +21,18 @@
 #include "base/rng.h"
 #include "base/str.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+typedef int fuzz_input(const uint8_t *data, size_t n); /* what LLVMFuzzerTestOneInput of a target is called here */
+#define TARGET(name) fuzz_input fuzz_input_##name;
+#include FUZZ_TABLE
+#undef TARGET
+static const struct {
+    const char *name;
+    fuzz_input *run;
+} targets[] = {
+#define TARGET(name) {#name, fuzz_input_##name},
+#include FUZZ_TABLE
+};
+enum { N_TARGETS = sizeof targets / sizeof *targets };
 
 #define INPUT_BYTES ((size_t)1 << 16)
 #define HANG_S 10
@@ -34,6 +43,7 @@ struct input {
 };
 
 struct corpus {
+    fuzz_input *target;
     struct input *inputs;
     int n;
     int last_input; /* file descriptor */
@@ -69,8 +79,8 @@ static void run_one(struct corpus *c, const struct input *in)
     }
     uint8_t *exact = xmalloc(in->n);
     if (in->n) memcpy(exact, in->p, in->n);
-    setitimer(ITIMER_PROF, &(struct itimerval){.it_value.tv_sec = HANG_S}, NULL);
-    LLVMFuzzerTestOneInput(exact, in->n);
+    alarm(HANG_S);
+    c->target(exact, in->n);
     xfree(exact);
 }
 
@@ -164,7 +174,9 @@ int main(int argc, char **argv)
     double runs = flag(argc, argv, "-runs=", -1), seconds = flag(argc, argv, "-max_total_time=", runs < 0 ? 5 : 1e9);
     uint64_t seed = (uint64_t)flag(argc, argv, "-seed=", 1);
     struct corpus c = {.last_input = -1};
-    for (int i = 1; i < argc; i++) {
+    for (int i = 0; argc > 1 && i < N_TARGETS; i++)
+        if (!strcmp(argv[1], targets[i].name)) c.target = targets[i].run;
+    for (int i = 2; i < argc; i++) {
         if (argv[i][0] == '-') continue;
         if (c.last_input < 0) {
             char *path = fs_join(argv[i], "last-input");
@@ -173,9 +185,10 @@ int main(int argc, char **argv)
         }
         add_directory(&c, argv[i]);
     }
-    if (c.last_input < 0 || c.n == 0) {
+    if (!c.target || c.last_input < 0 || c.n == 0) {
         fprintf(stderr,
-                "usage: %s [-max_total_time=S] [-runs=N] [-seed=N] SCRATCH_DIR SEED_DIR ... (with at least one seed)\n",
+                "usage: %s TARGET [-max_total_time=S] [-runs=N] [-seed=N] SCRATCH_DIR SEED_DIR ... (with at least one "
+                "seed)\n",
                 argv[0]);
         return 2;
     }

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "checkpoint/ckpt.h"
+#include "drawn.h"
 #include "golden/layouts.h"
 #include "golden/own_math.h"
 #include "kernel/cpu/tile_rate.h"

@@ -99,9 +99,17 @@ static int rows_apart(void)
     return CASE_STRIDE == 1 && device && !strcmp(device, "untouchable") ? 2 : CASE_STRIDE;
 }
 
+/* On the late device a third, which the commit draws: it is about the order of what touches bytes. */
+static bool is_late(void)
+{
+    const char *device = getenv("TUTTI_DEVICE");
+    return device && !strcmp(device, "late");
+}
+
 static void all_rows(struct tables *t, int stride)
 {
     for (int i = 0; i < N_ROWS; i += stride) {
+        if (is_late() && !drawn_here(i / stride, 3)) continue;
         struct str s = {0};
         train_row(&layout_rows[i], NULL, i % 4 == 3, &s);
         judge(t, layout_rows[i].name, &s);
@@ -111,6 +119,7 @@ static void all_rows(struct tables *t, int stride)
 static void all_runs(struct tables *t, int stride)
 {
     for (int i = 0; i < N_RUNS; i += stride) {
+        if (is_late() && !drawn_here(i / stride, 3)) continue;
         struct str s = {0};
         train_run(&run_rows[i], &s);
         judge(t, run_rows[i].name, &s);
@@ -122,7 +131,7 @@ static void test_layouts(void **state)
     struct tables t = {.want = *state, .whole = true};
     all_rows(&t, rows_apart());
     if (t.differ) fail_msg("%d of %d layouts are not what they were", t.differ, t.compared);
-    assert_true(CASE_STRIDE > 1 || t.compared == (N_ROWS + rows_apart() - 1) / rows_apart());
+    assert_true(CASE_STRIDE > 1 || is_late() || t.compared == (N_ROWS + rows_apart() - 1) / rows_apart());
 }
 
 static void test_runs(void **state)

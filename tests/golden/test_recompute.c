@@ -18,6 +18,7 @@ static void test_rows(void **state)
     struct tables t = {.want = *state, .whole = true};
     for (int i = 0; i < N_ROWS; i += CASE_STRIDE) {
         struct str s = {0};
+        if (!drawn_here(i / CASE_STRIDE, 2)) continue; /* every day half of them */
         train_row(&layout_rows[i], words[i / CASE_STRIDE % WORDS], i % 4 == 3, &s);
         judge(&t, layout_rows[i].name, &s);
     }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: links video_ffmpeg */
 /* Videos that the test makes itself (MPEG-4, in three kinds of files): which frames come at a rate and in a clip,
  * turned and cut short. Without FFmpeg they are refused by name. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: alone */
 /* The folder of pieces, of which every call that looks there fails in turn, says that there is nothing, gives less, is
  * interrupted, or gives another byte: a piece is right or not there, those of others stay, and the limit holds
  * afterwards, too: what could not be counted is not taken for nothing. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: alone */
 /* suite: long threads */
 /* Going on from a checkpoint while files are damaged, forbidden, unreadable, or not seen by one rank: a run that cannot
  * read what it should go on from ends with an error that names it and the way out, and leaves every file as it was. The

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: alone */
 /* Every reader of a place in which a run's state or its name may lie: copies in a folder, memory of a host, the small
  * files of run.dir. The n-th call that looks there fails, says that there is nothing, gives less than there is, or is
  * interrupted, for every n. The reader comes to what there is, or to an error; never to "none", and never to something

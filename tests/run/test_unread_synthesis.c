@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: alone */
 /* suite: long threads */
 /* `tutti data synthesise` that goes on: every call that looks at its folder, and at its prompts, fails in turn, says
  * that there is nothing, gives less or is interrupted; and every byte of what says how far it is is another one. The

@@ -38,21 +38,25 @@ struct grid_level {
     const char *keys;
     int ranks; /* of a layout */
 };
-enum { GRID_LEVELS = 96 };
+/* A grid: this one, or that of triples.h. */
+enum { GRID_LEVELS = 96, GRID_MOST = GRID_FACTORS };
 struct grid {
-    struct grid_level of[GRID_FACTORS][GRID_LEVELS];
-    int n[GRID_FACTORS];
+    int factors;
+    const char *const *names;
+    const int *order; /* in which levels become words: a later one may say what an earlier one has said otherwise */
+    struct grid_level of[GRID_MOST][GRID_LEVELS];
+    int n[GRID_MOST];
     struct arena *a;
 };
 
-static inline void grid_add(struct grid *g, enum grid_factor f, int ranks, const char *keys)
+static inline void grid_add(struct grid *g, int f, int ranks, const char *keys)
 {
-    CHECK(g->n[f] < GRID_LEVELS, "more than %d levels of %s", GRID_LEVELS, grid_factor_names[f]);
+    CHECK(g->n[f] < GRID_LEVELS, "more than %d levels of %s", GRID_LEVELS, g->names[f]);
     g->of[f][g->n[f]++] = (struct grid_level){keys, ranks};
 }
 
 /* The words of "a|b|c", each behind `before`. */
-static inline void grid_add_words(struct grid *g, enum grid_factor f, const char *before, const char *words, int from)
+static inline void grid_add_words(struct grid *g, int f, const char *before, const char *words, int from)
 {
     for (int i = 0; *words; i++) {
         size_t n = strcspn(words, "|");
@@ -198,7 +202,9 @@ static const struct {
 /* Base levels are the first: one rank, AdamW, fp32. */
 static inline void grid_open(struct grid *g)
 {
-    *g = (struct grid){.a = arena_new()};
+    static const int order[GRID_FACTORS] = {GRID_SHAPE,     GRID_FAMILY, GRID_LAYOUT, GRID_MEMORY,   GRID_OPTIMIZER,
+                                            GRID_PRECISION, GRID_CODEC,  GRID_DATA,   GRID_OBJECTIVE};
+    *g = (struct grid){.factors = GRID_FACTORS, .names = grid_factor_names, .order = order, .a = arena_new()};
     for (int i = 0; i < N_FAMILIES; i++)
         grid_add(g, GRID_FAMILY, 0, arena_printf(g->a, "model.family=%s", families[i]));
     for (size_t i = 0; i < sizeof grid_layouts / sizeof *grid_layouts; i++)
@@ -243,12 +249,9 @@ static inline int grid_words(const struct grid *g, struct arena *a, const int *r
                       "run.threads=1 batch.global=8 batch.micro=2 "
                       "optimizer.lr=1e-3 comm.timeout_s=60 "
                       "data.train=x.txt run.steps=100");
-    static const enum grid_factor order[GRID_FACTORS] = {GRID_SHAPE,  GRID_FAMILY,    GRID_LAYOUT,
-                                                         GRID_MEMORY, GRID_OPTIMIZER, GRID_PRECISION,
-                                                         GRID_CODEC,  GRID_DATA,      GRID_OBJECTIVE};
-    for (int i = 0; i < GRID_FACTORS; i++) {
+    for (int i = 0; i < g->factors; i++) {
         /* Words with blanks stand in brackets: one word. */
-        const char *t = g->of[order[i]][row[order[i]]].keys;
+        const char *t = g->of[g->order[i]][row[g->order[i]]].keys;
         while (*t) {
             size_t k = 0;
             int depth = 0;
@@ -265,8 +268,8 @@ static inline int grid_words(const struct grid *g, struct arena *a, const int *r
 /* "parallel.tp=2, optimizer.name=muon": what is not at its base. */
 static inline const char *grid_say(const struct grid *g, struct arena *a, const int *row)
 {
-    const char *out = g->of[GRID_FAMILY][row[GRID_FAMILY]].keys;
-    for (int f = 1; f < GRID_FACTORS; f++)
+    const char *out = g->of[0][row[0]].keys;
+    for (int f = 1; f < g->factors; f++)
         if (row[f]) out = arena_printf(a, "%s | %s", out, g->of[f][row[f]].keys);
     return out;
 }

@@ -31,8 +31,10 @@ struct asked {
 static inline void asked_row(struct asked *q, const struct grid *g, struct arena *a, const int *row)
 {
     q->n = grid_words(g, a, row, q->words, MOST_WORDS);
-    q->ranks = g->of[GRID_LAYOUT][row[GRID_LAYOUT]].ranks;
-    q->trainer = row[GRID_DATA] != 0;
+    q->ranks = 0;
+    for (int f = 0; f < g->factors; f++)
+        if (g->of[f][row[f]].ranks) q->ranks = g->of[f][row[f]].ranks;
+    q->trainer = g->names == grid_factor_names && row[GRID_DATA];
 }
 
 /* `one`: as a plain one rank instead; its words are in q afterwards. */

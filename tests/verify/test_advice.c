@@ -137,7 +137,7 @@ static bool may(void *ctx, const int *row)
     return taken;
 }
 
-static void refused(void *ctx, const int *row, int f, int g) { (void)ctx, (void)row, (void)f, (void)g; }
+static void refused(void *ctx, const int *row, const int *factor) { (void)ctx, (void)row, (void)factor; }
 
 static void test_what_is_advised_works(void **state)
 {
@@ -149,7 +149,8 @@ static void test_what_is_advised_works(void **state)
     w.all = what && !strcmp(what, "all");
     grid_open(&w.g);
     for (int f = 0; f < GRID_FACTORS; f++) factor[f] = (struct covering_factor){w.g.n[f], 0};
-    struct covering c = {.factor = factor, .n = GRID_FACTORS, .seed = 1, .may = may, .refused = refused, .ctx = &w};
+    struct covering c =
+        {.factor = factor, .n = GRID_FACTORS, .strength = 2, .seed = 1, .may = may, .refused = refused, .ctx = &w};
     covering_open(&c);
     while (covering_next(&c, row)) continue;
     covering_close(&c);

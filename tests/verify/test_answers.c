@@ -54,7 +54,7 @@ static void every_layout(void **state)
         bool rewards = strstr(variants[i][0], "grpo");
         resolve(&c, a, variants[i], n_of(variants[i]));
         double eps = c.optimizer.eps;
-        verified(&v, &c, i || SANITIZED ? 2 : 3, VERIFY_ALL, 2, arena_printf(a, "variant %zu", i));
+        verified(&v, &c, i || SANITIZED ? 2 : 3, VERIFY_ALL, 2, arena_printf(a, "variant %zu", i), 0, 1);
         assert_true(v.eps > 100 * eps); /* raised to a part of the gradients' size: they are not all 0 */
         if (rewards) check_answers(&v, !strstr(arena_printf(a, "%s", variants[i][4]), "bf16"));
         for (int k = 0; k < v.n; k++) assert_null(strstr(v.layout[k].layout, "servers"));

@@ -64,7 +64,7 @@ static void layouts_equal_one_rank_within_the_bound(void **state)
         struct verify v;
         double largest = 0;
         make(&m, runs[i].keys);
-        verified(&v, &m.c, 4, runs[i].axes, 2, runs[i].keys);
+        verified(&v, &m.c, 4, runs[i].axes, 2, runs[i].keys, i, sizeof runs / sizeof *runs);
         for (int k = 0; k < v.n; k++) {
             if (v.layout[k].max_rel_error > largest) largest = v.layout[k].max_rel_error;
             assert_true(v.layout[k].bound <= runs[i].most + 2e-2); /* beside what the recipe has without a codec */
@@ -152,7 +152,7 @@ static void what_is_frozen_is_not_rounded(void **state)
     struct config c;
     struct verify v;
     resolve(&c, a, keys, 4);
-    verified(&v, &c, 2, VERIFY_DP, 2, "frozen beside a codec");
+    verified(&v, &c, 2, VERIFY_DP, 2, "frozen beside a codec", 0, 1);
     verify_free(&v);
     arena_free(a);
 }

@@ -21,9 +21,9 @@ static bool no_ends_meet(void *ctx, const int *row)
     (void)ctx;
     return !(row[0] == 3 && row[2] == 2) && !(row[1] == 1 && row[2] == 1 && row[3] == 1);
 }
-static void count_refused(void *ctx, const int *row, int f, int g)
+static void count_refused(void *ctx, const int *row, const int *factor)
 {
-    (void)row, (void)f, (void)g;
+    (void)row, (void)factor;
     ++*(int *)ctx;
 }
 
@@ -37,8 +37,13 @@ static void test_rows_cover_every_pair(void **state)
     for (uint64_t seed = 1; seed <= 5; seed++) {
         int n_refused = 0, rows = 0, row[N];
         bool met[N][8][N][8] = {0};
-        struct covering c =
-            {.factor = factor, .n = N, .seed = seed, .may = no_ends_meet, .refused = count_refused, .ctx = &n_refused};
+        struct covering c = {.factor = factor,
+                             .n = N,
+                             .strength = 2,
+                             .seed = seed,
+                             .may = no_ends_meet,
+                             .refused = count_refused,
+                             .ctx = &n_refused};
         covering_open(&c);
         for (; covering_next(&c, row); rows++) {
             assert_true(no_ends_meet(NULL, row));
@@ -52,6 +57,51 @@ static void test_rows_cover_every_pair(void **state)
                         assert_int_equal(met[f][a][g][b], !(g == 0 && b == 3 && f == 2 && a == 2));
         assert_int_equal(n_refused, 1);
         assert_in_range(rows, 7 * 5, 60); /* of 840 */
+        covering_close(&c);
+    }
+}
+
+/* The same of three: every triple but those that may not be, alone or since a pair of it may not. */
+static void test_rows_cover_every_triple(void **state)
+{
+    (void)state;
+    static const struct covering_factor factor[] = {{7, 0}, {3, 0}, {4, 0}, {5, 0}, {2, 0}};
+    enum { N = 5 };
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        int n_refused = 0, rows = 0, row[N], at[N];
+        static bool met[N][N][N][8][8][8];
+        memset(met, 0, sizeof met);
+        struct covering c = {.factor = factor,
+                             .n = N,
+                             .strength = 3,
+                             .seed = seed,
+                             .may = no_ends_meet,
+                             .refused = count_refused,
+                             .ctx = &n_refused};
+        covering_open(&c);
+        assert_int_equal(c.n_tuples,
+                         7 * 3 * (4 + 5 + 2) + 7 * 4 * (5 + 2) + 7 * 5 * 2 + 3 * 4 * (5 + 2) + 3 * 5 * 2 + 4 * 5 * 2);
+        for (; covering_next(&c, row); rows++) {
+            assert_true(no_ends_meet(NULL, row));
+            for (int f = 0; f < N; f++)
+                for (int g = 0; g < f; g++)
+                    for (int h = 0; h < g; h++) met[f][g][h][row[f]][row[g]][row[h]] = true;
+        }
+        int unmet = 0;
+        for (int f = 0; f < N; f++)
+            for (int g = 0; g < f; g++)
+                for (int h = 0; h < g; h++)
+                    for (int a = 0; a < factor[f].levels; a++)
+                        for (int b = 0; b < factor[g].levels; b++)
+                            for (int k = 0; k < factor[h].levels; k++) {
+                                memset(at, 0, sizeof at);
+                                at[f] = a, at[g] = b, at[h] = k;
+                                assert_int_equal(met[f][g][h][a][b][k], no_ends_meet(NULL, at));
+                                unmet += !met[f][g][h][a][b][k];
+                            }
+        assert_int_equal(n_refused, unmet);
+        assert_int_equal(unmet, 3 + 5 + 2 + 1);    /* the pair beside each of the others, and the three */
+        assert_in_range(rows, 7 * 5 * 4 - 7, 240); /* of 840; most of 7 x 5 x 4 may be */
         covering_close(&c);
     }
 }
@@ -98,6 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_cover_every_pair),
+        cmocka_unit_test(test_rows_cover_every_triple),
         cmocka_unit_test(test_every_key_crosses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

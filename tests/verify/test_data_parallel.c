@@ -17,6 +17,7 @@
 #include "verify/counting.h"
 #include "verify/verify.h"
 #include "sanitized.h"
+#include "verify/thinned.h"
 
 enum { MAX_KEYS = 8 };
 struct made {
@@ -92,7 +93,8 @@ static void test_zero_levels_have_the_same_bits(void **state)
         struct verify v;
         struct err e = {0};
         make(&m, bits[i]);
-        if (verify_run(&v, &m.c, 4, VERIFY_DP | VERIFY_TP, 2, &e)) fail_msg("%s", e.text);
+        int most = drawn_here((int64_t)i, 3) ? 4 : 3; /* four ranks: a third of them, that a commit draws */
+        if (verify_run(&v, &m.c, most, VERIFY_DP | VERIFY_TP, 2, &e)) fail_msg("%s", e.text);
         int compared = 0;
         for (int k = 0; k < v.n; k++) {
             const struct verify_layout *zero0 = at_zero0(&v, v.layout[k].layout);
@@ -102,7 +104,7 @@ static void test_zero_levels_have_the_same_bits(void **state)
                          v.layout[k].layout);
             compared++;
         }
-        assert_true(compared >= 3 + 3 + 6); /* dp2; dp3; dp4 with 1 and 2 replicas; and in tp */
+        assert_true(compared >= (most == 4 ? 3 + 3 + 6 : 3 + 3)); /* dp2; dp3; dp4 with 1 and 2 replicas; and in tp */
         verify_free(&v);
         arena_free(m.arena);
     }

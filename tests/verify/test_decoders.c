@@ -104,7 +104,7 @@ static void test_equal_one_rank(void **state)
         while (variants[i].keys[n]) n++;
         resolve(&c, a, variants[i].keys, n);
         snprintf(what, sizeof what, "variant %zu", i);
-        verified(&v, &c, 3, variants[i].axes, 2, what);
+        verified(&v, &c, 3, variants[i].axes, 2, what, i, sizeof variants / sizeof *variants);
         verify_free(&v);
         arena_free(a);
     }
@@ -129,7 +129,7 @@ static void test_stages_of_several_ranks(void **state)
         int n = 6, both = 0;
         for (int k = 0; keys[i][k]; k++) all[n++] = keys[i][k];
         resolve(&c, a, all, n);
-        verified(&v, &c, 4, VERIFY_TP | VERIFY_PP, 2, all[6]);
+        verified(&v, &c, 4, VERIFY_TP | VERIFY_PP, 2, all[6], 0, 1);
         for (int k = 0; k < v.n; k++) both += strstr(v.layout[k].layout, "tp2 pp2") != NULL;
         assert_true(both > 0);
         verify_free(&v);
@@ -149,7 +149,7 @@ static void test_one_microbatch(void **state)
     struct verify v;
     int both = 0;
     resolve(&c, a, keys, sizeof keys / sizeof *keys);
-    verified(&v, &c, 4, VERIFY_DP | VERIFY_PP, 2, "one microbatch");
+    verified(&v, &c, 4, VERIFY_DP | VERIFY_PP, 2, "one microbatch", 0, 1);
     for (int k = 0; k < v.n; k++) both += strstr(v.layout[k].layout, "zero2 pp2:zbh") != NULL;
     assert_true(both > 0);
     verify_free(&v);

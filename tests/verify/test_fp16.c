@@ -27,7 +27,7 @@ static void test_layouts_equal_one_rank(void **state)
         int n = 0;
         while (variants[i].key[n]) n++;
         resolve(&c, a, variants[i].key, n);
-        verified(&v, &c, variants[i].ranks, variants[i].axes, 4, arena_printf(a, "variant %zu", i));
+        verified(&v, &c, variants[i].ranks, variants[i].axes, 4, arena_printf(a, "variant %zu", i), 0, 1);
         if (v.left_out < variants[i].left_out || v.left_out > 3)
             fail_msg("variant %zu left out %d of 4 steps", i, v.left_out);
         assert_true(v.n > 3);

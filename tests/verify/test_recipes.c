@@ -64,8 +64,9 @@ static void test_layouts_equal_one_rank(void **state)
         int n = 0;
         while (n < 10 && variants[i].key[n]) n++;
         resolve(&c, a, variants[i].key, n);
-        verified(&v, &c, 2, variants[i].axes, 2, arena_printf(a, "variant %zu", i));
-        if (v.n < variants[i].least) fail_msg("variant %zu: %d layouts", i, v.n);
+        verified(&v, &c, 2, variants[i].axes, 2, arena_printf(a, "variant %zu", i), 0, 1);
+        if (v.n < (drawn_whole() ? variants[i].least : variants[i].least / 2))
+            fail_msg("variant %zu: %d layouts", i, v.n);
         bool both = !c.model.moe.experts || !(variants[i].axes & VERIFY_CP);
         for (int k = 0; k < v.n; k++) both |= strstr(v.layout[k].layout, " ep2 cp2") != NULL;
         if (!both) fail_msg("variant %zu: no layout with ep beside cp", i);

@@ -12,8 +12,11 @@
 
 #include "verify/verify.h"
 #include "sanitized.h"
+#include "verify/thinned.h"
 
-static void check(int64_t global, int64_t micro, const char *key)
+enum { N_SIZES = 6, N_CHECKS = N_SIZES + 3 };
+
+static void check(int i, int64_t global, int64_t micro, const char *key)
 {
     struct arena *a = arena_new();
     struct config c;
@@ -37,7 +40,8 @@ static void check(int64_t global, int64_t micro, const char *key)
     if (config_load(&c, &f, a, NULL, keys, (int)(sizeof keys / sizeof *keys), &e)) fail_msg("%s", e.text);
     if (config_resolve(&c, f, 0, 1, &e)) fail_msg("%s", e.text);
     /* a sanitizer meets every path on three ranks; five only make the parts more uneven */
-    if (verify_run(&v, &c, SANITIZED ? 3 : 5, CASE_STRIDE < 3 ? VERIFY_ALL : VERIFY_DP | VERIFY_PP, 2, &e))
+    if (thinned_run(&v, &c, SANITIZED ? 3 : 5, CASE_STRIDE < 3 ? VERIFY_ALL : VERIFY_DP | VERIFY_PP, 2, i, N_CHECKS,
+                    &e))
         fail_msg("global %lld micro %lld: %s", (long long)global, (long long)micro, e.text);
     verify_print(&v, &out);
     if (!v.ok) fail_msg("global %lld micro %lld %s:\n%s", (long long)global, (long long)micro, key, str_text(&out));
@@ -49,12 +53,11 @@ static void check(int64_t global, int64_t micro, const char *key)
 static void test_uneven(void **state)
 {
     (void)state;
-    static const int64_t sizes[][2] = {{1, 1}, {2, 1}, {5, 2}, {7, 3}, {11, 4}, {13, 1}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += CASE_STRIDE)
-        check(sizes[i][0], sizes[i][1], "parallel.reduce=microbatch");
-    check(11, 2, "parallel.reduce=step");
-    check(6, 1, "numerics.exact_order=true");
-    check(7, 2, "precision.grad=bf16");
+    static const int64_t sizes[N_SIZES][2] = {{1, 1}, {2, 1}, {5, 2}, {7, 3}, {11, 4}, {13, 1}};
+    for (int i = 0; i < N_SIZES; i += CASE_STRIDE) check(i, sizes[i][0], sizes[i][1], "parallel.reduce=microbatch");
+    check(N_SIZES, 11, 2, "parallel.reduce=step");
+    check(N_SIZES + 1, 6, 1, "numerics.exact_order=true");
+    check(N_SIZES + 2, 7, 2, "precision.grad=bf16");
 }
 
 /* Splitting a batch into microbatches of any size changes rounding only. */

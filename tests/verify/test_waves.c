@@ -22,6 +22,7 @@
 #include "run/machine.h"
 #include "run/site.h"
 #include "sanitized.h"
+#include "verify/thinned.h"
 #include "verify/trial.h"
 #include "verify/verify.h"
 
@@ -240,7 +241,7 @@ static void test_few_rows(void **state)
         struct verify v;
         struct err e = {0};
         load(&c, a, 1, small, variants[i], "moe.buffer=0.3", "moe.buffer_least=3");
-        if (verify_run(&v, &c, 3, VERIFY_DP | VERIFY_EP | VERIFY_TP, 1, &e)) fail_msg("%s", e.text);
+        if (thinned_run(&v, &c, 3, VERIFY_DP | VERIFY_EP | VERIFY_TP, 1, 0, 1, &e)) fail_msg("%s", e.text);
         struct str out = {0};
         verify_print(&v, &out);
         if (!v.ok) {
