@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What the machine cannot hold is refused by key, in seconds and before the run's folder is made; limits that turn up later are named
+# What the machine cannot hold is refused by key, in seconds of a processor and before the run's folder is made; limits that turn up later are named
 # with what was wanted; memory.check: false tries all the same. plan predicts what no machine here could hold.
 set -euo pipefail
 # shellcheck source=tests/script.sh
@@ -16,7 +16,7 @@ END
 refused() { # STATUS WORDS KEY...
     local want=$1 words=$2 status=0 said
     shift 2
-    said=$(timeout 20 "$tutti" train "$dir/c.yaml" "$@" 2>&1) || status=$?
+    said=$(ulimit -t 20 && exec "$tutti" train "$dir/c.yaml" "$@" 2>&1) || status=$?
     [ "$status" = "$want" ] && [[ $said == *$words* ]] || fail "$*: status $status: $said"
 }
 refused 2 'command line: model.hidden: makes a model of at least' model.hidden=1048576

@@ -20,7 +20,7 @@ tried=0
 ask() { # WHAT COMMAND...: ends by itself, with an error or without the file
     local what=$1 status
     shift
-    timeout 60 "$tutti" "$@" >out 2>&1 </dev/null
+    (ulimit -t 60; exec "$tutti" "$@") >out 2>&1 </dev/null # seconds of a processor
     status=$?
     tried=$((tried + 1))
     [ $status = 0 ] || [ $status = 1 ] || [ $status = 2 ] || fail "$what: $*: status $status: $(tail -2 out)"
@@ -51,7 +51,7 @@ quiet() { # WHAT: nothing that the last command wrote speaks to a terminal
 speak() { # WHAT COMMAND...
     local what=$1
     shift
-    timeout 60 "$tutti" "$@" >out 2>&1 </dev/null
+    (ulimit -t 60; exec "$tutti" "$@") >out 2>&1 </dev/null # seconds of a processor
     quiet "$what"
 }
 printf '{"text": "a b c"}\n{"%s": 1}\n' '\u001b]0;mine\u0007\u009b' >keys.jsonl

@@ -239,9 +239,9 @@ static void test_refused(void **state)
     encode_png(&s, &m, (struct png_wish){0});
     memcpy(s.p + 16, "\0\0\xff\xff\0\0\xff\xff", 8);
     memcpy(s.p + 29, "\xe2\xb1\x5e\x01", 4);
-    double from = clock_now_s();
+    double from = clock_thread_s();
     refused(s.p, s.n, &usual, "");
-    assert_true(clock_now_s() - from < 5);
+    assert_true(clock_thread_s() - from < 5);
     refused("GIF89a...", 9, &usual, "GIF");
     refused("\0\0\0\x18"
             "ftypmp42",
