@@ -138,27 +138,12 @@ static void cores_are_counted(void **state)
     sched_setaffinity(0, sizeof was, &was);
 }
 
-static void clocks_run(void **state)
-{
-    (void)state;
-    double a = clock_now_s();
-    clock_sleep_s(0.01);
-    double passed = clock_now_s() - a;
-    assert_true(passed >= 0.01 && passed < 5);
-    assert_true(clock_wall_s() > 1.6e9);
-    clock_sleep_s(-1);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(splits_cover_and_are_even),
-        cmocka_unit_test(every_member_runs_every_job),
-        cmocka_unit_test(barriers_hold_everybody),
-        cmocka_unit_test(ranks_have_teams_of_their_own),
-        cmocka_unit_test(names_are_short_and_inherited),
-        cmocka_unit_test(cores_are_counted),
-        cmocka_unit_test(clocks_run),
+        cmocka_unit_test(splits_cover_and_are_even),     cmocka_unit_test(every_member_runs_every_job),
+        cmocka_unit_test(barriers_hold_everybody),       cmocka_unit_test(ranks_have_teams_of_their_own),
+        cmocka_unit_test(names_are_short_and_inherited), cmocka_unit_test(cores_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
