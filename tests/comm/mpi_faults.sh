@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # suite: waits
 # suite: unwatched sanitizers
-# A rank that goes wrong ends the job in seconds, with the culprit named in the first line, a status that is not 0, and the
-# flight recorder written: on one host, and between (pretended) hosts, where descriptors are compared on request.
+# A rank that goes wrong ends the job, with the culprit named in the first line, a status that is not 0, and the flight recorder written:
+# on one host, and between (pretended) hosts, where descriptors are compared on request. What is compared is found at once, where the others
+# would wait for longer than this test may take, and a rank that hangs after the time that they wait (ranks_faults.c).
 set -u
 # shellcheck source=tests/comm/mpirun.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
@@ -11,13 +12,11 @@ set -u
 # fault WHAT RANKS-PER-HOST STATUS PATTERN: rank 2 of 3 does WHAT. The launcher's own banners may come before the line
 # when it is the launcher that notices; "-": any status but 0, as the launcher likes.
 fault() {
-    local what=$1 hosts=$2 want=$3 pattern=$4 from
+    local what=$1 hosts=$2 want=$3 pattern=$4
     rm -rf "$dir/run"
-    from=$(clock)
     ranks 3 "$programs/ranks_faults" "$what" "$dir/run" "$hosts" >"$dir/log" 2>&1
-    local status=$? took=$(($(clock) - from)) case="$what, $hosts ranks a host"
+    local status=$? case="$what, $hosts ranks a host"
     [ $status != 0 ] && [ $status != 124 ] && { [ "$want" = - ] || [ $status = "$want" ]; } || fail "$case: status $status"
-    [ $took -le 12 ] || fail "$case: $took s"
     [ -n "$pattern" ] || return
     grep -qE -- "$pattern" "$dir/log" || fail "$case: no line like '$pattern' in: $(head -20 "$dir/log")"
     [ "$(grep -c '^error: ' "$dir/log")" -le $((hosts ? 3 / hosts : 1)) ] || fail "$case: more than one cause: $(cat "$dir/log")"
@@ -34,7 +33,7 @@ beside fault hang 0 1 "^error: rank 2 is late: all_reduce #4 'gradient'.*rank 2 
 beside fault behind 0 1 "^error: rank 2 is late: exchange #1 'activation' \(32 bytes from rank 1\).*through ranks that wait as well.*rank 2 last finished"
 beside fault native 0 1 "^error: rank 2 is late: all_reduce #4"
 for hosts in 0 1; do # a group is made: one of its two ranks never comes, or comes with other ranks
-    beside fault absent $hosts 1 "^error: group pair \(ranks 0, 2\): after 1.00 s \(comm.timeout_s\) rank 2 did not come to make it"
+    beside fault absent $hosts 1 "^error: group pair \(ranks 0, 2\): after 5.00 s \(comm.timeout_s\) rank 2 did not come to make it"
     beside fault list $hosts 1 "^error: rank 2 comes to group pair with other ranks than rank 0, which has 0, 2 \(2 ranks; there: group pair of 3\)"
 done
 beside fault operation 1 1 "^error: .*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"

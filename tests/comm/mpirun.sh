@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by tests that start ranks through an MPI library: script.sh, and mpirun, programs, options, and
-# ranks N COMMAND...: runs it under the library's launcher, more ranks than cores if need be, for at most two minutes; and
+# ranks N COMMAND...: runs it under the library's launcher, more ranks than cores if need be, for at most 400 s; and
 # beside COMMAND...: a case of its own that mostly waits, in the background, three at once: $dir is a folder of its own there, with links to
-# the .yaml and .sh files of the script's; all_done: when they are over; and
-# clock: seconds that were fair to a process that waits (tests/fair_clock.c), for "within seconds" on a busy machine.
+# the .yaml and .sh files of the script's; all_done: when they are over. No script asks how long a job took: what is to be found at once would otherwise be waited
+# for (comm.timeout_s) longer than ranks lets it run, and its status is 124.
 # shellcheck shell=bash disable=SC2034
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # what the libraries keep until the end is theirs
 # shellcheck source=tests/script.sh
@@ -13,10 +13,6 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5's launcher
 unset "${!SLURM_@}" "${!PMI_@}" "${!PMIX_@}"
-fair_clock=$(mktemp)
-"$programs/../../fair_clock" "$fair_clock" $$ </dev/null >/dev/null 2>&1 &
-disown
-clock() { local ms; read -r ms <"$fair_clock"; echo $((10#${ms:-0} / 1000)); }
 options=() # of the launcher
 ranks() {
     local n=$1

@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     struct comm *world;
     struct err e = {0};
     if (argc < 2) return 2;
-    struct comm_config cfg = {.timeout_s = 20};
+    struct comm_config cfg = {.timeout_s = 1000}; /* longer than a script lets us run: who is killed is known before */
     int rc = comm_world_mpi(&world, &cfg, &e);
     if (rc) return fprintf(stderr, "%s\n", e.text), 2;
     if (!strcmp(argv[1], "kill")) die_at_work(world), rc = comm_status(world, &e);

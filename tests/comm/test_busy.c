@@ -29,13 +29,13 @@ int __wrap_sched_yield(void)
     return 0;
 }
 
-/* Rank 0 waits for 2, which waits for 1, which does nothing for long. */
+/* Rank 0 waits for 2, which waits for 1, patiently, which does nothing until that is found. */
 static int run_behind(struct comm *c, void *arg, struct err *e)
 {
     float x[8];
     (void)arg;
-    if (comm_rank(c) == 1) clock_sleep_s(2);
-    if (comm_rank(c) == 2) clock_sleep_s(0.1);
+    while (comm_rank(c) == 1 && comm_status(c, NULL) == OK) clock_sleep_s(1e-3);
+    if (comm_rank(c) == 2) comm_patience(c, 600);
     if (comm_rank(c) != 1) comm_wait(c, comm_recv(c, x, 8, DT_F32, comm_rank(c) ? 1 : 2, "activation"));
     return comm_status(c, e);
 }
@@ -45,13 +45,13 @@ static void test_who_waits_says_so(void **state)
     (void)state;
     struct err e = {0};
     crowded = true;
-    int rc = comm_run_local(3, &(struct comm_config){.timeout_s = 1}, run_behind, NULL, &e);
+    int rc = comm_run_local(3, &(struct comm_config){.timeout_s = 3}, run_behind, NULL, &e);
     crowded = false;
     assert_true(rc < 0);
     if (!strstr(e.text, "rank 1 is late") || !strstr(e.text, "through ranks that wait as well")) fail_msg("%s", e.text);
 }
 
-/* The others wait for the last rank, which has work for half of the time that they would. */
+/* The others wait for the last rank, which has work for a fifth of the time that they would. */
 static int run_long(struct comm *c, void *arg, struct err *e)
 {
     bool asks = *(bool *)arg; /* instead of waiting */
@@ -67,7 +67,7 @@ static pid_t start(enum comm_progress progress, bool asks)
     pid_t job = fork();
     if (job) return job;
     struct err e = {0};
-    int rc = comm_run_local(3, &(struct comm_config){.timeout_s = 2, .progress = progress}, run_long, &asks, &e);
+    int rc = comm_run_local(3, &(struct comm_config){.timeout_s = 5, .progress = progress}, run_long, &asks, &e);
     if (rc) fprintf(stderr, "%s\n", e.text);
     _exit(rc != 0);
 }
@@ -80,7 +80,7 @@ static void test_a_stopped_job_goes_on(void **state)
     int status[3];
     clock_sleep_s(0.3);
     for (int i = 0; i < 3; i++) kill(job[i], SIGSTOP);
-    clock_sleep_s(2.5);
+    clock_sleep_s(5.5); /* longer than anybody waits */
     for (int i = 0; i < 3; i++) kill(job[i], SIGCONT);
     for (int i = 0; i < 3; i++) waitpid(job[i], &status[i], 0);
     for (int i = 0; i < 3; i++)

@@ -44,7 +44,7 @@ struct job { /* of all ranks */
     bool lead; /* rank 0 is slow: it takes a step when the others can go no further */
     enum fault fault;
     int culprit;
-    double timeout_s; /* 0: 60 */
+    double timeout_s; /* 0: 3600 */
     const char *dump_dir;
     atomic_int begun[MOST]; /* steps that each worker has begun */
     atomic_int ahead;       /* most steps that a worker began beyond the slowest */
@@ -80,9 +80,8 @@ static void dawdle(const struct rank *k)
 {
     int64_t most = k->step + k->j->c->parallel.staleness + 1;
     if (most > k->j->c->run.steps) most = k->j->c->run.steps;
-    double until = clock_now_s() + 10;
     for (int w = 1; w < n_workers(k); w++)
-        while (atomic_load(&k->j->begun[w]) < most && clock_now_s() < until) clock_sleep_s(1e-3);
+        while (atomic_load(&k->j->begun[w]) < most && comm_status(k->r.world, NULL) == OK) clock_sleep_s(1e-3);
     clock_sleep_s(10e-3);
 }
 
@@ -101,9 +100,7 @@ static int go_wrong(const struct rank *k, bool *gone, struct err *e)
 {
     *gone = k->j->fault != NOTHING && k->r.rank == k->j->culprit && k->step == 2;
     if (!*gone) return OK;
-    for (double until = clock_now_s() + 20;
-         k->j->fault == HANGS && comm_status(k->r.world, NULL) == OK && clock_now_s() < until;)
-        clock_sleep_s(10e-3);
+    while (k->j->fault == HANGS && comm_status(k->r.world, NULL) == OK) clock_sleep_s(10e-3);
     return k->j->fault == FAILS ? err_set(e, ERR_IO, "the disk is gone") : OK;
 }
 
@@ -192,7 +189,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
 static int run(struct job *j, struct err *e)
 {
     struct comm_config cc = config_comm(j->c);
-    cc.timeout_s = j->timeout_s > 0 ? j->timeout_s : 60;
+    cc.timeout_s = j->timeout_s > 0 ? j->timeout_s : 3600;
     cc.dump_dir = j->dump_dir;
     return comm_run_local(config_ranks(j->c), &cc, rank_main, j, e);
 }
@@ -276,15 +273,14 @@ static void check_fault(enum fault fault, int culprit, const char *mode, const c
     struct config c;
     struct err e = {0};
     char want[64];
-    double from = clock_now_s();
     make(&c, a, 5, (const char *const[]){"parallel.servers=2", mode, NULL});
-    /* Who fails or leaves is known at once, whatever the time limit. */
+    /* Who fails or leaves is known at once: else the others would wait for longer than this test may take. Who hangs is
+     * late after a time in which the others come on a busy machine too. */
     struct job j = {.c = &c, .fault = fault, .culprit = culprit, .dump_dir = dir};
-    j.timeout_s = fault != HANGS ? 60 : SANITIZED ? 4 : 1;
+    j.timeout_s = fault != HANGS ? 3600 : SANITIZED ? 6 : 3;
     assert_true(run(&j, &e) < 0);
     snprintf(want, sizeof want, says[fault], culprit);
     if (strncmp(e.text, want, strlen(want))) fail_msg("%s: '%s' does not begin with '%s'", mode, e.text, want);
-    if (clock_now_s() - from > 10) fail_msg("%s: %s: after %.1f s", mode, want, clock_now_s() - from);
     assert_int_equal(atomic_load(&j.ended), 5);
     arena_free(a);
 }
