@@ -224,7 +224,7 @@ static void test_load(void **state)
     struct house h;
     int32_t ids[sizeof PROMPT];
     double want[sizeof PROMPT];
-    open_house(&h, NULL, 40, 60);
+    open_house(&h, NULL, 40);
     for (size_t i = 0; i + 1 < sizeof PROMPT; i++) ids[i] = PROMPT[i];
     written_logprobs(&h.x, ids, sizeof PROMPT - 1, want);
     int files = open_files(), right = 0;

@@ -146,7 +146,7 @@ static void test_each_alone(void **state)
 {
     (void)state;
     struct house h;
-    open_house_by(&h, &(struct house_rules){.template = TEMPLATE, .queue = 50, .time_s = 60});
+    open_house_by(&h, &(struct house_rules){.template = TEMPLATE, .queue = 50});
     for (enum api_kind kind = API_TEXT; kind <= API_CHAT; kind++)
         for (int i = 0; i < api_n_members; i++) {
             const struct api_member *m = &api_members[i];
@@ -216,7 +216,7 @@ static void test_messages(void **state)
 {
     (void)state;
     struct house h;
-    open_house_by(&h, &(struct house_rules){.template = TEMPLATE, .queue = 50, .time_s = 60});
+    open_house_by(&h, &(struct house_rules){.template = TEMPLATE, .queue = 50});
     static const struct {
         const char *messages, *also, *text; /* that the template makes of them */
     } good[] = {
@@ -285,7 +285,7 @@ static void test_deaf_template(void **state)
 {
     (void)state;
     struct house h;
-    open_house(&h, NULL, 50, 60);
+    open_house(&h, NULL, 50);
     static const char *const wrong[][2] =
         {{"\"tools\":[{}]", "tools"},
          {"\"documents\":[{}]", "documents"},
@@ -311,7 +311,7 @@ static void test_models(void **state)
     (void)state;
     struct house h;
     int status;
-    open_house(&h, NULL, 50, 60);
+    open_house(&h, NULL, 50);
     static const struct {
         const char *path;
         int status;
