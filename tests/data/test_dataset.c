@@ -405,9 +405,7 @@ static void test_unreadable_text_does_not_wait(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = (struct rlimit){.rlim_cur = (rlim_t)lowest + 2, .rlim_max = before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    alarm(30);
-    int code = tokenize_cached(t, path, NULL, cache, NULL, &file, &e);
-    alarm(0);
+    int code = tokenize_cached(t, path, NULL, cache, NULL, &file, &e); /* who waited would wait without end */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_err(code, &e, ERR_REQUEST, "t.txt: cannot be read: Too many open files");
     assert_ok(tokenize_cached(t, path, NULL, cache, NULL, &file, &e), &e); /* the lock was let go */

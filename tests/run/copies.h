@@ -12,7 +12,7 @@
 #include "run/checkpoint_copies.h"
 #include "run/run_name.h"
 
-static double patience_s = 60; /* a machine may be busy: only where something is to stall is it short */
+static double patience_s = 3600; /* a machine may be busy: only where something is to stall is it short */
 
 static inline struct remote_options options(void)
 {
@@ -20,7 +20,7 @@ static inline struct remote_options options(void)
     o.tries = 3;
     o.pause_s = 0.01;
     o.connect_s = o.stall_s = patience_s;
-    o.give_up_s = 100;
+    o.give_up_s = 3600;
     o.cache_limit = 0;
     return o;
 }

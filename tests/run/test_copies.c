@@ -237,10 +237,10 @@ static void what_passes_and_what_lies(void **state)
     for (int i = 0; i < 4; i++) {
         save(root, i + 1);
         trouble(&s, passing[i], i, 1, 503);
-        patience_s = passing[i] == STALL ? 2 : 60;
+        patience_s = passing[i] == STALL ? 2 : 3600;
         assert_ok(put(to, root, i + 1, 0, &e));
         assert_int_equal(server_count(&s, &s.left), 0);
-        patience_s = 60;
+        patience_s = 3600;
         assert_int_equal(newest(to), i + 1);
     }
     save(root, 5);
@@ -488,8 +488,7 @@ static void who_saves_is_told(void **state)
     save(root, 2);
     pthread_mutex_lock(&s.lock);
     copies_offer(x, 2);
-    for (double end = clock_now_s() + 50; atomic_load(in_use) != 2 && clock_now_s() < end;) clock_sleep_s(1e-3);
-    assert_int_equal(atomic_load(in_use), 2);
+    while (atomic_load(in_use) != 2) clock_sleep_s(1e-3);
     pthread_mutex_unlock(&s.lock);
     copies_end(x, false);
     assert_int_equal(newest(to), 2);
