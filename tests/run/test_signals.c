@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: wraps clock_now_s */
 /* The watcher of signals, in children of this process that do nothing but wait: which signals are a wish, which end the
- * process, and that it does not depend on what the process's other threads or stderr do. The program under signals is
- * in test_signals.sh. */
+ * process, and that it does not depend on what the process's other threads or stderr do. Its clock is this file's, and
+ * stands still until a test turns it. The program under signals is in test_signals.sh. */
 #include "run/toy.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,14 +20,25 @@
 
 enum { STUCK = 1, SET_UP = 2, IGNORES = 4, SETS_UP_LATE = 8 };
 
+static atomic_llong *now_ms; /* of all children; shared memory */
+double __wrap_clock_now_s(void);
+double __wrap_clock_now_s(void) { return 1e-3 * (double)atomic_load(now_ms); }
+static void clock_is(double s) { atomic_store(now_ms, (long long)(1e3 * s + 0.5)); }
+
+static void has_heard(void *ctx, int value)
+{
+    const int *say = ctx;
+    if (value || write(*say, "q", 1) != 1) _exit(95);
+}
+
 static void *log_for_ever(void *arg)
 {
     while (arg) log_line(LOG_INFO, "a line that nobody reads, so that the next one has no room");
     return NULL;
 }
 
-/* The child: says "r" when it watches, its first signal's number when it came, and ends with status 7 when it is sent a
- * byte. */
+/* The child: says "r" when it watches, its first signal's number when it came, "q" for each SIGQUIT, and ends with
+ * status 7 when it is sent a byte. */
 _Noreturn static void wait_in_child(int how, int say, int until)
 {
     struct signals *s;
@@ -35,10 +49,12 @@ _Noreturn static void wait_in_child(int how, int say, int until)
     if (how & IGNORES)
         for (int i = 1; i < 32; i++) signal(i, SIG_IGN);
     if (signals_open(&s, &e)) _exit(90);
+    signals_on_quit(s, has_heard, &say);
     if (how & SET_UP) signals_set_up(s);
     if (how & STUCK) {
         if (pipe(fd) || dup2(fd[1], STDERR_FILENO) < 0 || pthread_create(&t, NULL, log_for_ever, s)) _exit(91);
-        clock_sleep_s(0.2);
+        struct pollfd room = {.fd = fd[1], .events = POLLOUT};
+        while (poll(&room, 1, 0) > 0) clock_sleep_s(0.001);
     }
     if (write(say, &c, 1) != 1) _exit(92);
     fcntl(until, F_SETFL, O_NONBLOCK);
@@ -46,8 +62,8 @@ _Noreturn static void wait_in_child(int how, int say, int until)
         if (!number && (number = signals_number(s))) {
             if (!signals_stop_wanted(s) || atomic_load(signals_flag(s)) != number) _exit(93);
             c = (char)number;
-            if (write(say, &c, 1) != 1) _exit(94);
             if (how & SETS_UP_LATE) signals_set_up(s);
+            if (write(say, &c, 1) != 1) _exit(94);
         }
         clock_sleep_s(0.002);
     }
@@ -81,11 +97,46 @@ static struct child start(int how)
     return c;
 }
 
-static void wished(const struct child *c, int number)
+static void says(const struct child *c, int what)
 {
     char got = 0;
     assert_int_equal(read(c->says, &got, 1), 1);
-    assert_int_equal(got, number);
+    assert_int_equal(got, what);
+}
+
+static bool pending(const struct child *c)
+{
+    char path[64], line[128];
+    unsigned long long set = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)c->pid);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) && sscanf(line, "ShdPnd: %llx", &set) != 1) continue;
+    fclose(f);
+    return set != 0;
+}
+
+/* The watcher has looked at all that was sent, and at the clock since it was set: it waits again. The first answer is
+ * given amid whatever it was at, the second behind it. */
+static void settled(const struct child *c)
+{
+    while (pending(c)) clock_sleep_s(0.001);
+    for (int i = 0; i < 2; i++) {
+        kill(c->pid, SIGQUIT);
+        says(c, 'q');
+    }
+}
+
+static void wished(const struct child *c, int number)
+{
+    says(c, number);
+    settled(c);
+}
+
+static void until_over(const struct child *c) /* leaves it to be waited for */
+{
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOWAIT), 0);
 }
 
 static bool runs(const struct child *c) /* leaves it to be waited for */
@@ -115,35 +166,31 @@ static void test_wishes(void **state)
 {
     (void)state;
     struct child c[N_WISHES];
+    clock_is(100);
     for (int i = 0; i < N_WISHES; i++) c[i] = start(SET_UP);
-    double from = clock_now_s();
     for (int i = 0; i < N_WISHES; i++) {
         kill(c[i].pid, wishes[i]);
         wished(&c[i], wishes[i]);
     }
-    for (int k = 0; k < 3; k++) /* 20 ms apart, and 400 */
+    for (int k = 0; k < 3; k++) {
+        clock_is(100 + k * 0.45 * SIGNALS_GRACE_S);
         for (int i = 0; i < N_WISHES; i++) {
-            if (clock_now_s() - from > 0.6 * SIGNALS_GRACE_S) break; /* a busy machine */
-            clock_sleep_s(k ? 0.4 / N_WISHES / 2 : 0.02 / N_WISHES);
             kill(c[i].pid, wishes[i]);
             kill(c[i].pid, SIGTERM);
+            settled(&c[i]);
         }
-    clock_sleep_s(SIGNALS_GRACE_S + 0.5);
+    }
+    clock_is(100 + SIGNALS_GRACE_S + 0.5);
     for (int i = 0; i < N_WISHES; i++)
         for (int k = 2; k < N_WISHES; k++) {
-            clock_sleep_s(0.01);
             kill(c[i].pid, wishes[k]);
+            settled(&c[i]);
         }
-    clock_sleep_s(0.1);
     for (int i = 0; i < N_WISHES; i++) assert_true(runs(&c[i]));
     kill(c[0].pid, SIGTERM); /* and now it means at once, with the last one's number */
     kill(c[1].pid, SIGINT);
     kill(c[2].pid, SIGTERM);
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; runs(&c[i]); k++) {
-            assert_true(k < 1000);
-            clock_sleep_s(0.01);
-        }
+    for (int i = 0; i < 3; i++) until_over(&c[i]);
     assert_int_equal(status_of(&c[0]), 128 + SIGTERM);
     assert_int_equal(status_of(&c[1]), 128 + SIGINT);
     assert_int_equal(status_of(&c[2]), 128 + SIGTERM);
@@ -156,7 +203,7 @@ static void test_ignored(void **state)
     (void)state;
     struct child c = start(SET_UP | IGNORES), d = start(SET_UP | IGNORES);
     for (int i = 2; i < N_WISHES; i++) kill(c.pid, wishes[i]);
-    clock_sleep_s(0.1);
+    settled(&c);
     kill(c.pid, SIGINT);
     wished(&c, SIGINT);
     kill(d.pid, SIGTERM);
@@ -169,17 +216,20 @@ static void test_ignored(void **state)
 static void test_set_up(void **state)
 {
     (void)state;
+    clock_is(100);
     struct child stuck = start(0), late = start(SETS_UP_LATE), quiet = start(0);
     kill(stuck.pid, SIGUSR1);
     kill(late.pid, SIGUSR1);
-    double from = clock_now_s();
     wished(&stuck, SIGUSR1);
     wished(&late, SIGUSR1);
-    int status;
-    assert_int_equal(waitpid(stuck.pid, &status, 0), stuck.pid);
-    assert_true(clock_now_s() - from > SIGNALS_SETUP_S - 0.5);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGUSR1);
-    clock_sleep_s(0.3);
+    clock_is(100 + SIGNALS_SETUP_S - 0.01);
+    settled(&stuck);
+    assert_true(runs(&stuck));
+    clock_is(100 + SIGNALS_SETUP_S + 0.01);
+    until_over(&stuck);
+    assert_int_equal(status_of(&stuck), 128 + SIGUSR1);
+    settled(&late);
+    settled(&quiet);
     assert_true(runs(&late) && runs(&quiet));
     assert_int_equal(status_of(&late), 7);
     assert_int_equal(status_of(&quiet), 7);
@@ -189,16 +239,15 @@ static void test_set_up(void **state)
 static void test_stuck_stderr(void **state)
 {
     (void)state;
+    clock_is(100);
     struct child c = start(SET_UP | STUCK);
     kill(c.pid, SIGTERM);
     wished(&c, SIGTERM);
-    clock_sleep_s(SIGNALS_GRACE_S + 0.5);
+    clock_is(100 + SIGNALS_GRACE_S + 0.5);
+    settled(&c);
     assert_true(runs(&c));
     kill(c.pid, SIGTERM);
-    for (int k = 0; runs(&c); k++) {
-        assert_true(k < 1000);
-        clock_sleep_s(0.01);
-    }
+    until_over(&c);
     assert_int_equal(status_of(&c), 128 + SIGTERM);
 }
 
@@ -229,6 +278,8 @@ static void test_close(void **state)
 
 int main(void)
 {
+    now_ms = mmap(NULL, sizeof *now_ms, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (now_ms == MAP_FAILED) return perror("mmap"), 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wishes),       cmocka_unit_test(test_ignored), cmocka_unit_test(test_set_up),
         cmocka_unit_test(test_stuck_stderr), cmocka_unit_test(test_close),
