@@ -125,15 +125,14 @@ static void hooks_that_hang(void **state)
     static const char *const hang[] = {"sleep 1000", "cat >/dev/null; sleep 1000 & wait",
                                        "echo 1; echo 2; echo 3; exec >&-; sleep 1000", "trap '' TERM; sleep 1000"};
     struct err e;
-    double r[3], from = clock_now_s();
+    double r[3];
     for (size_t i = 0; i < sizeof hang / sizeof *hang; i++) {
         int rc = ask(hang[i], 0.1, 1, r, &e);
         if (rc != ERR_IO || !strstr(e.text, "no rewards in 0.1 s")) fail_msg("%s: %d %s", hang[i], rc, e.text);
     }
     atomic_int give_up = 1;
-    struct reward_hook h = {.hook = "sleep 1000", .limit_s = 900, .tries = 5, .pause_s = 900, .give_up = &give_up};
+    struct reward_hook h = {.hook = "sleep 1000", .limit_s = 3600, .tries = 5, .pause_s = 3600, .give_up = &give_up};
     assert_int_equal(reward_ask(&h, lines, sizeof lines - 1, 3, r, &e), ERR_SIGNAL);
-    assert_true(clock_now_s() - from < 900);
 }
 
 static void hooks_are_asked_again(void **state)
