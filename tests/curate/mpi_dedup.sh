@@ -30,10 +30,7 @@ grep -q '"step": "near"' "$dir/processes4/dedup.json" || fail "no step near in $
 
 ranks 2 "$tutti" data dedup --out "$dir/killed" "$dir/in" "${what[@]}" >"$dir/log" 2>&1 &
 pid=$!
-for ((i = 0; i < 300; i++)); do
-    compgen -G "$dir/killed/dedup.work/rank-0-of-2/0-*.edits" >/dev/null && break
-    sleep 0.02
-done
+until_so $pid compgen -G "$dir/killed/dedup.work/rank-0-of-2/0-*.edits" >/dev/null
 rank0=$(grep -oE '[0-9]+' "$dir/killed/dedup.lock" 2>/dev/null | head -1)
 { [ -n "$rank0" ] && kill -KILL "$rank0"; } 2>/dev/null || echo "rank 0 was faster than its end"
 wait $pid && [ -n "$rank0" ] && [ ! -e "$dir/killed/dedup.json" ] && fail "a rank was killed and the job went well"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by tests that send signals to a rank of a training run, after tests/comm/mpirun.sh: fills dir, and sets
 # strike NAME RANKS RANK SIGNAL KEYS...: trains in $dir/NAME, and when some steps are done sends the signal to the process of
-# the rank; what was printed is in $dir/log, the status in $status, seconds from the signal to the end in $took; checks what is
-# so after every such end.
+# the rank; what was printed is in $dir/log, the status in $status; checks what is so after every such end. Who is killed is known at
+# once, where the others would wait for longer than ranks() lets them; who stops is late after 5 s, in which the others come on a busy
+# machine too.
 # shellcheck shell=bash disable=SC2034,SC2154
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<YAML
@@ -10,7 +11,7 @@ model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 44, seq_len: 24}
 data: {train: [$dir/text.txt], cache_dir: $dir/cache}
 batch: {global: 8, micro: 1}
 optimizer: {lr: 1.0e-4, schedule: {name: constant, warmup_steps: 2}}
-comm: {timeout_s: 2, timeout_start_s: 60} # reading text takes as long as it takes
+comm: {timeout_s: 5, timeout_start_s: 600} # reading text takes as long as it takes
 checkpoint: {every: 7}
 run: {threads: 1, steps: 10000000, tensorboard: false, eval_every: 0, log_every: 10000000}
 YAML
@@ -32,24 +33,18 @@ process_of_rank() {
 }
 
 strike() {
-    local name=$1 n=$2 rank=$3 signal=$4 run=$dir/$1 launcher victim from
+    local name=$1 n=$2 rank=$3 signal=$4 run=$dir/$1 launcher victim
     shift 4
+    [ "$signal" != KILL ] || set -- "$@" comm.timeout_s=1000
     ranks "$n" "$tutti" train "$dir/tiny.yaml" run.dir="$run" "$@" >"$dir/log" 2>&1 &
     launcher=$!
-    for _ in $(seq 1200); do
-        [ -s "$run/metrics.jsonl" ] && [ "$(grep -c '"loss"' "$run/metrics.jsonl")" -ge 10 ] && break
-        kill -0 "$launcher" 2>/dev/null || break
-        sleep 0.1
-    done
+    until_so $launcher grep -qs '"step":10,' "$run/metrics.jsonl"
     victim=$(process_of_rank "$launcher" "$rank")
     [ -n "$victim" ] || fail "$name: no process to signal: $(cat "$dir/log")"
-    from=$(clock)
     kill -"$signal" "$victim"
     wait "$launcher"
     status=$?
-    took=$(($(clock) - from))
     [ $status != 0 ] && [ $status != 124 ] || fail "$name: status $status"
-    [ $took -le 15 ] || fail "$name: took $took s"
     "$tutti" checkpoint verify "$run" >"$dir/out" 2>&1 || fail "$name: a broken checkpoint: $(cat "$dir/out")"
     for saved in "$run"/checkpoints/*; do
         [[ $saved = */latest || $saved = */step-???????? ]] || fail "$name: half a checkpoint: $saved"

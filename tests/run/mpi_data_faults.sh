@@ -12,7 +12,7 @@ cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 1, hidden: 16, heads: 2, ffn: 20, seq_len: 24}
 data: {train: [text.txt], valid: [valid.txt], cache_dir: cache}
 batch: {global: 6, micro: 1}
-comm: {timeout_s: 20}
+comm: {timeout_s: 1000} # longer than ranks() lets them wait: what is found only then is not found
 run: {threads: 1, steps: 3, tensorboard: false, eval_every: 3, eval_batches: 1}
 YAML
 # A rank works in the folder of its host, which may have keys of its own.
@@ -34,7 +34,6 @@ hosts() { # fresh folders of 3 hosts, with equal files
     done
 }
 run() {
-    from=$(clock)
     ranks 3 "$dir/host.sh" "$dir" "$tutti" train "$dir/tiny.yaml" run.dir="$dir/run" "$@" >"$dir/log" 2>&1
     status=$?
 }
@@ -44,8 +43,6 @@ refused() {
     shift 2
     run "$@"
     [ $status = 1 ] || [ $status = 2 ] || fail "$what: status $status: $(tail -5 "$dir/log")"
-    took=$(($(clock) - from))
-    [ $took -le 15 ] || fail "$what: took $took s"
     grep -qE -- "$pattern" "$dir/log" || fail "$what: no line like '$pattern' in: $(cat "$dir/log")"
     [ ! -s "$dir/run/metrics.jsonl" ] || fail "$what: it trained all the same"
     [ -z "$(ls "$dir/run/checkpoints" 2>/dev/null)" ] || fail "$what: it saved all the same"

@@ -13,7 +13,7 @@ model: {family: llama, layers: 1, hidden: 16, heads: 2, ffn: 20, seq_len: 24}
 data: {train: [$dir/text.txt], cache_dir: $dir/cache}
 batch: {global: 6, micro: 1}
 optimizer: {schedule: {name: constant}}
-comm: {timeout_s: 20}
+comm: {timeout_s: 1000} # longer than ranks() lets them wait: what is found only then is not found
 checkpoint: {every: 4, keep: 0}
 run: {dir: $dir/run, threads: 1, steps: 8, tensorboard: false}
 YAML
@@ -25,13 +25,10 @@ for keys in "parallel.dp_replicate=3" "parallel.zero=1"; do
     ranks 3 "$tutti" train "$dir/tiny.yaml" $keys >"$dir/log" 2>&1 || fail "$keys: the beginning: $(tail -3 "$dir/log")"
     before=$(files)
     for rank in 1 2; do
-        from=$(clock)
         # shellcheck disable=SC2086
         ranks 3 "$programs/test_resume" $rank "$dir/tiny.yaml" $keys run.steps=12 >"$dir/log" 2>&1
         status=$?
         [ $status = 1 ] || [ $status = 2 ] || fail "$keys, rank $rank: status $status: $(tail -5 "$dir/log")"
-        took=$(($(clock) - from))
-        [ $took -le 15 ] || fail "$keys, rank $rank: took $took s"
         grep -q "rank $rank: cannot resume: .*step-00000008: .*; rank 0 goes on from step 8, publication 2" "$dir/log" ||
             fail "$keys, rank $rank is not named: $(tail -5 "$dir/log")"
         [ "$(files)" = "$before" ] || fail "$keys, rank $rank: the folder changed"
@@ -42,11 +39,9 @@ for keys in "parallel.dp_replicate=3" "parallel.zero=1"; do
         fail "$keys: rank 0: $(tail -5 "$dir/log")"
     [ "$(files)" = "$before" ] || fail "$keys, rank 0: the folder changed"
     # Rank 0 alone compares the config with the checkpoint's: what it refuses ends all of them, and at once.
-    from=$(clock)
     # shellcheck disable=SC2086
     ranks 3 "$tutti" train "$dir/tiny.yaml" $keys run.steps=12 run.seed=99 >"$dir/log" 2>&1 && fail "$keys: went on with another seed"
-    took=$(($(clock) - from))
-    [ $took -le 15 ] || fail "$keys, another seed: took $took s"
+    [ $? != 124 ] || fail "$keys, another seed: they wait for each other"
     grep -q "run.seed" "$dir/log" || fail "$keys, another seed: $(tail -5 "$dir/log")"
     [ "$(files)" = "$before" ] || fail "$keys, another seed: the folder changed"
     # shellcheck disable=SC2086

@@ -32,10 +32,8 @@ rm "$dir/trace.json"
 ranks 2 bash "$dir/noted.sh" "$tutti" train "$dir/tiny.yaml" run.dir="$dir/run" checkpoint.resume=never parallel.pp=2 run.steps=1000000 \
     run.trace_steps=1000000 run.trace_collect=1 checkpoint.every=0 run.log_every=1000 >"$dir/log" 2>&1 &
 job=$!
-for _ in $(seq 300); do
-    [ "$(grep -c '"cat":"step"' "$dir/trace.json" 2>/dev/null)" -ge 8 ] && break
-    sleep 0.1
-done
+traced() { [ "$(grep -c '"cat":"step"' "$dir/trace.json" 2>/dev/null)" -ge 8 ]; }
+until_so $job traced
 kill -KILL "$(cat "$dir"/pid.* | head -1)"
 wait "$job" 2>/dev/null
 grep -q '"tutti.end"' "$dir/trace.json" && fail "a killed run wrote its end"

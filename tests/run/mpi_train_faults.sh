@@ -3,7 +3,7 @@
 # suite: waits
 # suite: unwatched sanitizers
 # A process of a training run calls another operation than the others, brings another count or type, hangs, exits, is killed: the
-# run ends in seconds, says what is wrong and who it was, with the flight recorder in the run's folder (test_train_faults.c).
+# run ends, says what is wrong and who it was, with the flight recorder in the run's folder (test_train_faults.c).
 set -u
 # shellcheck source=tests/comm/mpirun.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
@@ -12,14 +12,12 @@ set -u
 
 # fault WHAT STATUS PATTERN: "-": any status but 0, as the launcher likes
 fault() {
-    local from took
-    from=$(clock)
+    local timeout_s=1000 # longer than ranks() lets them wait: what is found only then is not found
+    [ "$1" != hang ] || timeout_s=5
     ranks 3 "$programs/test_train_faults" "$1" "$dir/tiny.yaml" run.dir="$dir/$1" parallel.reduce=step batch.global=6 \
-        checkpoint.every=2 >"$dir/log" 2>&1
+        checkpoint.every=2 comm.timeout_s=$timeout_s >"$dir/log" 2>&1
     status=$?
     [ $status != 0 ] && [ $status != 124 ] && { [ "$2" = - ] || [ $status = "$2" ]; } || fail "$1: status $status: $(tail -20 "$dir/log")"
-    took=$(($(clock) - from))
-    [ $took -le 15 ] || fail "$1: took $took s"
     [ -z "$3" ] || named "$1" "$3"
     "$tutti" checkpoint verify "$dir/$1" >"$dir/out" 2>&1 || fail "$1: a broken checkpoint: $(cat "$dir/out")"
 }
