@@ -4,6 +4,8 @@
 #   fail WHAT says that something is wrong, and counts it: in a file, so that it counts in $(...), a pipe and ( ) as well
 #   drawn_here I K   whether entry I of a list is in the part, one of K, that this commit draws for every day; all with TUTTI_WHOLE
 #                    (tests/drawn.h is the same for programs)
+#   until_so PID COMMAND...   waits until COMMAND says yes, or process PID is over; its status is COMMAND's. However slow the machine is:
+#             who waits for too long is ended by ctest, whose limit is the test's
 #   passed    whether nothing was; a script's last line. Whoever ends another way after a failure ends with status 1
 # shellcheck shell=bash disable=SC2034
 tutti=$1 root=$2 library=${3:-}
@@ -18,6 +20,14 @@ drawn_here() {
     [ -z "${TUTTI_WHOLE:-}" ] || return 0
     commit=$(git -C "$root" rev-parse HEAD 2>/dev/null || echo 0)
     [ $((16#${commit:0:7} % $2)) = $(($1 % $2)) ]
+}
+until_so() {
+    local pid=$1
+    shift
+    until "$@"; do
+        kill -0 "$pid" 2>/dev/null || { "$@"; return; }
+        sleep 0.02
+    done
 }
 passed() { [ ! -s "$failed" ]; }
 script_end() {

@@ -19,10 +19,7 @@ trap '[ -z "$pid" ] || kill -USR1 $pid' USR1
 pid=$!
 has() { case $EVENT in *late) [ -e "$RUN/checkpoints/latest" ] ;; *) [ -s "$RUN/metrics.jsonl" ] ;; esac; }
 if [ -n "$EVENT" ]; then
-    for ((i = 0; i < 1000; i++)); do
-        has && break
-        sleep 0.05
-    done
+    until has || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
     case $EVENT in
     usr1*) kill -USR1 $pid ;;
     kill*) kill -KILL $pid ;;

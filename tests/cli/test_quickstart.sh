@@ -37,7 +37,7 @@ cmp -s "$dir/text" "$dir/first" || fail "the second run writes another text"
 killed=$dir/runs/killed/checkpoints
 bash "$dir/scripts/quickstart.sh" "${small[@]}" run.dir=runs/killed >"$dir/text" 2>"$dir/log" &
 pid=$!
-for ((i = 0; i < 1000; i++)); do [ ! -e "$killed/latest" ] || break; sleep 0.05; done
+until_so $pid test -e "$killed/latest"
 for child in $(cat /proc/$pid/task/*/children); do kill -9 "$child" 2>/dev/null; done
 wait $pid && fail "a run that was killed ended well: $(cat "$dir/log")"
 want=$(steps runs/killed)

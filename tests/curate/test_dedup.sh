@@ -57,10 +57,7 @@ done
 # Two at once in one folder: one of them is refused.
 "$tutti" data dedup "${options[@]}" --out "$dir/two" -n 1 "$dir/in" >"$dir/log" 2>&1 &
 pid=$!
-for ((i = 0; i < 400; i++)); do
-    [ -e "$dir/two/dedup.work/job" ] && break
-    sleep 0.01
-done
+until_so $pid test -e "$dir/two/dedup.work/job"
 if kill -STOP $pid 2>/dev/null; then
     dedup --out "$dir/two" -n 1 "$dir/in" >"$dir/log" 2>&1
     status=$?
@@ -84,10 +81,7 @@ done
 # Work files that are damaged are noticed: one is, then the rest is taken from there.
 "$tutti" data dedup "${options[@]}" --out "$dir/hurt" -n 1 "$dir/in" >"$dir/log" 2>&1 &
 pid=$!
-for ((i = 0; i < 400; i++)); do
-    [ -e "$dir/hurt/dedup.work/rank-0-of-1/1-lines.edits" ] && break
-    sleep 0.01
-done
+until_so $pid test -e "$dir/hurt/dedup.work/rank-0-of-1/1-lines.edits"
 kill -KILL $pid 2>/dev/null
 wait $pid 2>/dev/null
 if [ -e "$dir/hurt/dedup.work/rank-0-of-1/0-exact.edits" ]; then

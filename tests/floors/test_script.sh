@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What scripts rely on (tests/script.sh): a failure counts wherever it is found, a script that has none passes, one that is skipped
-# says so, and nothing is left behind.
+# says so, nothing is left behind, and whoever waits for what a process does hears of that and of its end.
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 ends() { # STATUS BODY
@@ -25,4 +25,7 @@ ends 1 'fail "it broke" & wait; passed'
 ends 1 'cd /; x=$(cd /tmp && fail "it broke"); exit 0'
 ends 1 'set -e; false || fail "it broke"; true'
 ends 3 'exit 3'
+ends 0 'sleep 100 & until_so $! true || exit 9; kill $!; passed'
+ends 0 '(until [ -e "$dir/asked" ]; do sleep 0.01; done; touch "$dir/there") & touch "$dir/asked"; until_so $! test -e "$dir/there" || exit 9; wait; passed'
+ends 1 'false & until_so $! test -e "$dir/there" || fail "it broke"; passed'
 passed

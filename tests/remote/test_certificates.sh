@@ -19,11 +19,7 @@ serve() { # NAME: a server for that name; sets port
         port=$((20000 + RANDOM % 20000))
         openssl s_server -accept "localhost:$port" -cert "$1.pem" -key "$1.key" -WWW >served 2>&1 </dev/null &
         server=$!
-        for _ in $(seq 100); do
-            grep -q ACCEPT served && return
-            kill -0 "$server" 2>/dev/null || break
-            sleep 0.05
-        done
+        until_so $server grep -q ACCEPT served && return
         stop
     done
     fail "no server could be started: $(tail -2 served)"

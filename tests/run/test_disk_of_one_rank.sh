@@ -26,19 +26,17 @@ small=${sizes[0]} large=${sizes[1]} rank=1
 limit=$(((small / 1024 + large / 1024) / 2)) # KiB
 [ $((limit * 1024)) -gt "$small" ] && [ $((limit * 1024)) -lt "$large" ] || fail "no limit between $small and $large"
 
-from=$SECONDS
 (ulimit -f $limit; train run.steps=4 checkpoint.retries=1 checkpoint.retry_s=0.1)
 status=$?
 [ $status = 1 ] || fail "status $status: $(tail -3 "$dir/log")"
-[ $((SECONDS - from)) -le 15 ] || fail "took $((SECONDS - from)) s"
 tail -1 "$dir/log" | grep -q "step 4 was not saved: rank $rank: .*boxes-0000$rank.*File too large.*intact: .*step-00000002" ||
     fail "says $(tail -1 "$dir/log")"
 [ ! -e "$dir/run/checkpoints/step-00000004" ] || fail "half a checkpoint was published"
 "$tutti" checkpoint verify "$dir/run" >"$dir/out" 2>&1 || fail "the checkpoint before: $(cat "$dir/out")"
 # While the last save waits for room, a signal is heard, by all ranks.
-(ulimit -f $limit; exec "$tutti" train "$dir/tiny.yaml" -n 2 run.steps=4 checkpoint.retries=2 checkpoint.retry_s=40 >"$dir/log" 2>&1) &
+(ulimit -f $limit; exec "$tutti" train "$dir/tiny.yaml" -n 2 run.steps=4 checkpoint.retries=2 checkpoint.retry_s=4000 >"$dir/log" 2>&1) &
 pid=$!
-for _ in $(seq 600); do grep -q "the run waits for it" "$dir/log" && break; sleep 0.1; done
+until_so $pid grep -q "the run waits for it" "$dir/log"
 kill -TERM $pid
 wait $pid
 status=$?

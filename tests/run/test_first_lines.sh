@@ -45,10 +45,7 @@ train many -n 2 run.steps=1 run.threads=64 || fail "many: status $?"
 for ranks in 1 2; do
     run=stop$ranks
     train $run -n $ranks run.steps=1000000 &
-    for ((i = 0; i < 300; i++)); do
-        [ -s "$dir/$run/metrics.jsonl" ] && break
-        sleep 0.1
-    done
+    until_so $! test -s "$dir/$run/metrics.jsonl"
     kill -USR1 "$(pgrep -P $!)"
     wait $! || fail "$run: status $?"
     has $run '^stopped after step [0-9]+ of 1000000, loss '

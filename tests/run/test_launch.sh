@@ -58,19 +58,19 @@ for file in metrics ends; do # what cannot be read is told, once, and is not tak
     FAKE=stuck ends 1 1 --restarts 0 -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/unread-$file"
     grep -q "what the run has done is not known: .*$file.jsonl" "$dir/err" || fail "$file.jsonl cannot be read: $(cat "$dir/err")"
 done
-FAKE=quiet ends 1 1 --restarts 0 --quiet 1 -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/quiet"
-grep -q "no new step after step 1 for 1 s: the job is killed" "$dir/err" || fail "quiet: $(cat "$dir/err")"
+FAKE=quiet ends 1 1 --restarts 0 --quiet 5 -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/quiet"
+grep -q "no new step after step 1 for 5 s: the job is killed" "$dir/err" || fail "quiet: $(cat "$dir/err")"
 ! grep -qs '^[^)]*) [^Z]' "/proc/$(cat "$dir/quiet/apart")/stat" || fail "a process in a group and session of its own outlived the quiet job"
 FAKE=fails "$tutti" launch -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/failed" >"$dir/out" 2>"$dir/err" &
 launcher=$!
-for _ in $(seq 600); do [ -e "$dir/failed/ready" ] && break; sleep 0.1; done
+until_so $launcher test -e "$dir/failed/ready"
 kill -TERM $launcher
 wait $launcher
 status=$?
 [ $status = 1 ] || fail "failed after a signal: status $status: $(cat "$dir/err")"
 FAKE=saves "$tutti" launch -- "$dir/tutti-fake" train "$dir/c.yaml" "run.dir=$dir/asked" >"$dir/out" 2>"$dir/err" &
 launcher=$!
-for _ in $(seq 600); do [ -e "$dir/asked/ready" ] && break; sleep 0.1; done
+until_so $launcher test -e "$dir/asked/ready"
 kill -TERM $launcher
 wait $launcher
 status=$?
@@ -88,18 +88,15 @@ comm: {ranks_per_host: 1}
 checkpoint: {every: 0, memory_every: 1, memory_dir: $dir/memory}
 run: {threads: 1, steps: 120, tensorboard: false, log_every: 1000}
 YAML
-# One that makes no step in time says where it is before it is killed.
-launch --restarts 0 --quiet 1 -- "$tutti" train "$dir/tiny.yaml" -n 2 run.dir="$dir/long" parallel.dp_shard=2 checkpoint.memory_every=0 \
-    model.hidden=256 model.ffn=1024 model.layers=8 model.seq_len=512 batch.global=128
+# One that makes no step in time says where it is before it is killed: in five seconds it comes to its first step, and not to its end.
+launch --restarts 0 --quiet 5 -- "$tutti" train "$dir/tiny.yaml" -n 2 run.dir="$dir/long" parallel.dp_shard=2 checkpoint.memory_every=0 \
+    model.hidden=256 model.ffn=1024 model.layers=8 model.seq_len=512 batch.global=4096
 grep -q "^2 ranks in [12] place" "$dir/long/stacks.txt" || fail "a quiet job does not say where it is: $(cat "$dir/err")"
 
 "$tutti" train "$dir/tiny.yaml" -n 4 run.dir="$dir/ref" checkpoint.memory_every=0 >"$dir/log" 2>&1 || fail "reference: $(tail -3 "$dir/log")"
 "$tutti" launch --pause 0.01 --restarts 3 -- "$tutti" train "$dir/tiny.yaml" -n 4 run.dir="$dir/run" >"$dir/log" 2>&1 &
 launcher=$!
-for _ in $(seq 1200); do
-    [ -s "$dir/run/metrics.jsonl" ] && [ "$(wc -l <"$dir/run/metrics.jsonl")" -ge 5 ] && break
-    sleep 0.05
-done
+until_so $launcher grep -qs '"step":5,' "$dir/run/metrics.jsonl"
 # shellcheck disable=SC2046
 kill -9 $(cat /proc/$launcher/task/*/children)
 wait $launcher || fail "the run that was killed: $(tail -5 "$dir/log")"

@@ -143,7 +143,7 @@ train halves "${held[@]}" run.steps=8 -n 2 parallel.zero=3
 # a signal comes at any moment: a run stops between batches
 "$tutti" train grpo.yaml run.dir=stopped train.grpo.updates=4 train.grpo.tell_every=1 run.steps=4000 checkpoint.every=0 >out 2>&1 &
 child=$!
-for _ in $(seq 3000); do [ -e stopped/answers/step-00000006.jsonl ] && break || sleep 0.02; done
+until_so $! test -e stopped/answers/step-00000006.jsonl
 kill -TERM $child
 wait $child
 saved=$(grep -o 'saved step [0-9]*' out | tail -1)

@@ -66,7 +66,7 @@ train async-1 70 4 parallel.servers=1 # the checkpoint of an asynchronous run go
 "$tutti" train "$dir/tiny.yaml" -n 4 run.dir="$dir/stop" run.steps=100000 run.eval_every=0 checkpoint.every=0 parallel.servers=1 \
     parallel.server_mode=async >"$dir/log" 2>&1 &
 pid=$!
-for _ in $(seq 200); do [ -s "$dir/stop/metrics.jsonl" ] && break || sleep 0.1; done
+until_so $! test -s "$dir/stop/metrics.jsonl"
 kill -INT $pid
 wait $pid || fail "interrupted: status $?: $(tail -3 "$dir/log")"
 ls "$dir/stop/checkpoints" | grep -q step- || fail "interrupted: nothing saved"

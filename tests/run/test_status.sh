@@ -42,7 +42,7 @@ printf 'rank 0 has waited 2 s for \033]0;x\007 all_reduce\nprocess 4711 on node7
 "$tutti" watch "$dir/hurt" --json | grep -q '"stacks": "[^"]*/stacks.txt"' || fail "no stacks in --json"
 "$tutti" watch "$dir/hurt" --every 0.05 >"$dir/out" 2>&1 &
 job=$!
-seen() { for _ in $(seq 600); do grep -q "$1" "$dir/out" && return; sleep 0.05; done; fail "watch does not say '$1': $(cat "$dir/out")"; }
+seen() { until_so $job grep -q "$1" "$dir/out" || fail "watch does not say '$1': $(cat "$dir/out")"; }
 seen '^step 701/'
 mv "$dir/hurt/metrics.jsonl" "$dir/kept" && mkdir "$dir/hurt/metrics.jsonl"
 seen 'it is looked for again'
@@ -71,15 +71,11 @@ for try in 1 2 3 4 5; do
     port=$((20000 + (RANDOM * 7 + try) % 30000))
     "$tutti" train "$dir/c.yaml" -n 2 run.dir="$dir/on" run.steps=100000000 run.status_port=$port >"$dir/log" 2>&1 &
     job=$!
-    for _ in $(seq 300); do
-        grep -q '^step ' "$dir/log" && break
-        kill -0 $job 2>/dev/null || break
-        sleep 0.1
-    done
+    until_so $job grep -q '^step ' "$dir/log"
     kill -0 $job 2>/dev/null && break
     grep -q 'cannot be opened' "$dir/log" || break
 done
-get() { curl -s -m 60 "$@"; }
+get() { curl -s "$@"; }
 get "http://127.0.0.1:$port/json" >"$dir/out"
 grep -q '"state":"goes on"' "$dir/out" || fail "/json: $(head -c 300 "$dir/out"; tail -2 "$dir/log")"
 get "http://127.0.0.1:$port/metrics" | grep -qE '^tutti_step [1-9]' || fail "/metrics"

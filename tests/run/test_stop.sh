@@ -35,13 +35,10 @@ same() {
     [ "$(losses want)" = "$(losses "$1")" ] || fail "$1: other metrics than without a stop"
 }
 
-# wait_for_step NAME N: until N lines of metrics are there
+has_steps() { [ -e "$dir/$1/metrics.jsonl" ] && [ "$(grep -c '"loss"' "$dir/$1/metrics.jsonl")" -ge "$2" ]; }
+# wait_for_step NAME N: of the process in $pid, until N lines of metrics are there
 wait_for_step() {
-    for _ in $(seq 3000); do
-        [ -e "$dir/$1/metrics.jsonl" ] && [ "$(grep -c '"loss"' "$dir/$1/metrics.jsonl")" -ge "$2" ] && return
-        sleep 0.01
-    done
-    fail "$1: step $2 did not come"
+    until_so $pid has_steps "$1" "$2" || fail "$1: step $2 did not come"
 }
 
 train want || fail "the undisturbed run"

@@ -77,11 +77,8 @@ printf '%s\n' '{"text":"once upon a time"}' '{"prompt":"a","choices":["b","c"],"
 
 "$tutti" serve run --port 0 --name mine --sequences 2 --threads 1 -n 2 >log 2>&1 &
 server=$!
-for i in $(seq 300); do
-    port=$(grep -oE '127\.0\.0\.1:[0-9]+/v1' log | grep -oE ':[0-9]+' | tr -d :)
-    [ -n "$port" ] && break
-    sleep 0.1
-done
+until_so $server grep -qE '127\.0\.0\.1:[0-9]+/v1' log
+port=$(grep -oE '127\.0\.0\.1:[0-9]+/v1' log | grep -oE ':[0-9]+' | tr -d :)
 [ -n "$port" ] || { fail "it does not come up: $(cat log)" && exit; }
 ask() { # PATH [BODY]
     exec 5<>"/dev/tcp/127.0.0.1/$port" || { fail "nobody is there" && return; }
