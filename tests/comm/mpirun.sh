@@ -2,8 +2,9 @@
 # Sourced by tests that start ranks through an MPI library: script.sh, and mpirun, programs, options, and
 # ranks N COMMAND...: runs it under the library's launcher, more ranks than cores if need be, for at most 400 s; and
 # beside COMMAND...: a case of its own that mostly waits, in the background, three at once: $dir is a folder of its own there, with links to
-# the .yaml and .sh files of the script's; all_done: when they are over. No script asks how long a job took: what is to be found at once would otherwise be waited
-# for (comm.timeout_s) longer than ranks lets it run, and its status is 124.
+# the .yaml and .sh files of the script's; all_done: when they are over.
+# No script asks how long a job took: what is to be found at once would otherwise be waited for (comm.timeout_s) longer than ranks lets it
+# run, and its status is 124.
 # shellcheck shell=bash disable=SC2034
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # what the libraries keep until the end is theirs
 # shellcheck source=tests/script.sh

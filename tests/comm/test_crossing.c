@@ -140,7 +140,7 @@ static void test_threads(void **state)
     (void)state;
     for (int ranks = 1; ranks <= 5; ranks++)
         for (int progress = 0; progress < 2; progress++) {
-            struct comm_config cfg = {.timeout_s = 30,
+            struct comm_config cfg = {.timeout_s = 600,
                                       .progress = (enum comm_progress)progress,
                                       .ranks_per_host = ranks % 3};
             struct err e = {0};
@@ -152,9 +152,9 @@ static int launched(int ranks_per_host)
 {
     struct comm *world;
     struct err e = {0};
-    int rc = comm_world_mpi(&world, &(struct comm_config){.timeout_s = 30, .ranks_per_host = ranks_per_host}, &e);
+    int rc = comm_world_mpi(&world, &(struct comm_config){.timeout_s = 600, .ranks_per_host = ranks_per_host}, &e);
     for (int progress = 0; !rc && progress < 2; progress++) {
-        struct comm_config cfg = {.timeout_s = 30, .progress = (enum comm_progress)progress};
+        struct comm_config cfg = {.timeout_s = 600, .progress = (enum comm_progress)progress};
         rc = comm_configure(world, &cfg, &e);
         if (!rc) rc = comm_agree(world, run_stage(world, NULL, &e), &e);
     }

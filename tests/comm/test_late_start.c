@@ -161,7 +161,7 @@ static void test_order_of_beginnings(void **state)
 static void play(struct job *j)
 {
     struct err e = {0};
-    if (comm_run_local(RANKS, &(struct comm_config){.timeout_s = 30}, rank_main, j, &e)) fail_msg("%s", e.text);
+    if (comm_run_local(RANKS, &(struct comm_config){.timeout_s = 600}, rank_main, j, &e)) fail_msg("%s", e.text);
 }
 
 static void test_sums_are_right(void **state)

@@ -61,7 +61,7 @@ static int train(const char *dir, int ranks, struct err *e)
                     "run.threads=2",
                     "run.tensorboard=false",
                     "checkpoint.resume=never",
-                    "comm.timeout_s=5",
+                    "comm.timeout_s=3600",
                     "comm.progress=thread",
                     "checkpoint.every=0"};
     struct trainer_result r;

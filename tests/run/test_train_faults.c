@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suite: wraps comm_all_reduce */
+/* suite: wraps comm_all_reduce stacks_take */
 /* A training run of which rank 1 goes wrong in the middle, at the reduction of a gradient: it ends with what a
  * user must know first, its status is 1, and the flight recorder is in the run's folder. The program is the trainer
- * as it is; the linker puts this file between it and comm_all_reduce (--wrap).
+ * as it is; the linker puts this file between it and comm_all_reduce, and stacks_take (--wrap).
  *
  *     test_train_faults                          ranks as threads, all faults that a thread can have (cmocka)
  *     test_train_faults FAULT CONFIG KEYS...     a rank of a launcher, or alone: tests/run/mpi_train_faults.sh
@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/stacks.h"
 #include "base/str.h"
 #include "comm/comm.h"
 #include "run/trainer.h"
@@ -58,6 +59,14 @@ int64_t __wrap_comm_all_reduce(struct comm *c, const void *in, void *out, int64_
     if (now && !strcmp(plan.what, "exit")) _exit(0);
     if (now && !strcmp(plan.what, "kill")) raise(SIGKILL);
     return __real_comm_all_reduce(c, in, out, n, t, r, what);
+}
+
+/* On a busy machine a thread answers late: it has nearly the time that ranks wait for stacks. */
+void __real_stacks_take(struct stacks *s, double within_s, struct stack **out, int *n);
+void __wrap_stacks_take(struct stacks *s, double within_s, struct stack **out, int *n);
+void __wrap_stacks_take(struct stacks *s, double within_s, struct stack **out, int *n)
+{
+    __real_stacks_take(s, within_s > 4.5 ? within_s : 4.5, out, n);
 }
 
 /* ---- a rank of a launcher ---- */
