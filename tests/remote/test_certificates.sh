@@ -17,9 +17,10 @@ serve() { # NAME: a server for that name; sets port
         { echo "not tried: $(tail -1 log)"; passed; exit 0; }
     for _ in 1 2 3 4 5; do
         port=$((20000 + RANDOM % 20000))
+        rm -f served
         openssl s_server -accept "localhost:$port" -cert "$1.pem" -key "$1.key" -WWW >served 2>&1 </dev/null &
         server=$!
-        until_so $server grep -q ACCEPT served && return
+        until_so $server grep -qs ACCEPT served && return
         stop
     done
     fail "no server could be started: $(tail -2 served)"

@@ -34,9 +34,10 @@ tail -1 "$dir/log" | grep -q "step 4 was not saved: rank $rank: .*boxes-0000$ran
 [ ! -e "$dir/run/checkpoints/step-00000004" ] || fail "half a checkpoint was published"
 "$tutti" checkpoint verify "$dir/run" >"$dir/out" 2>&1 || fail "the checkpoint before: $(cat "$dir/out")"
 # While the last save waits for room, a signal is heard, by all ranks.
+rm "$dir/log"
 (ulimit -f $limit; exec "$tutti" train "$dir/tiny.yaml" -n 2 run.steps=4 checkpoint.retries=2 checkpoint.retry_s=4000 >"$dir/log" 2>&1) &
 pid=$!
-until_so $pid grep -q "the run waits for it" "$dir/log"
+until_so $pid grep -qs "the run waits for it" "$dir/log"
 kill -TERM $pid
 wait $pid
 status=$?
