@@ -28,6 +28,8 @@ memory=${MEMORY:-$(mktemp -d /dev/shm/tutti-storm-XXXXXX)}
 launcher=${LAUNCHER:-}
 RANDOM=$seed
 mkdir -p "$dir" "$memory"
+# shellcheck source=scripts/processes.sh
+. "$root/scripts/processes.sh"
 full=
 mounted=
 if [ -z "${MEMORY:-}" ] && mount -t tmpfs -o size=16m tutti-storm "$memory" 2>/dev/null; then
@@ -79,16 +81,9 @@ last_step() { # the last whole line of metrics.jsonl
     step=$(tail -c 4096 "$dir/run/metrics.jsonl" 2>/dev/null | grep -o '^{"step":[0-9]*,.*}$' | tail -1 | grep -o '[0-9]*' | head -1)
     echo "${step:-0}"
 }
-below() { # PID: the processes of the program below it
-    local child
-    for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
-        [ "$(readlink "/proc/$child/exe")" = "$(readlink -f "$tutti")" ] && echo "$child"
-        below "$child"
-    done
-}
 victim() {
     local all
-    mapfile -t all < <(below "$job")
+    mapfile -t all < <(processes_of "$job")
     [ ${#all[@]} -gt 0 ] && echo "${all[$((RANDOM % ${#all[@]}))]}"
 }
 wait_beyond() { # STEP: until a step after it is made, or the job is over

@@ -4,6 +4,7 @@
 #   fail WHAT says that something is wrong, and counts it: in a file, so that it counts in $(...), a pipe and ( ) as well
 #   drawn_here I K   whether entry I of a list is in the part, one of K, that this commit draws for every day; all with TUTTI_WHOLE
 #                    (tests/drawn.h is the same for programs)
+#   foxes N   N lines to train on: each is another, and most of it is in all of them, so that a toy learns them soon
 #   until_so PID COMMAND...   waits until COMMAND says yes, or process PID is over; its status is COMMAND's. However slow the machine is:
 #             who waits for too long is ended by ctest, whose limit is the test's
 #   passed    whether nothing was; a script's last line. Whoever ends another way after a failure ends with status 1
@@ -20,6 +21,10 @@ drawn_here() {
     [ -z "${TUTTI_WHOLE:-}" ] || return 0
     commit=$(git -C "$root" rev-parse HEAD 2>/dev/null || echo 0)
     [ $((16#${commit:0:7} % $2)) = $(($1 % $2)) ]
+}
+foxes() {
+    local i
+    for ((i = 1; i <= $1; i++)); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done
 }
 until_so() {
     local pid=$1

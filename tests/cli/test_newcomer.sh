@@ -21,7 +21,7 @@ expect() {
     done
 }
 
-for i in $(seq 300); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >t.txt
+foxes 300 >t.txt
 cat >c.yaml <<END
 model: {layers: 1, hidden: 16, heads: 2, ffn: 32, seq_len: 16}
 data: {train: t.txt, cache_dir: cache}

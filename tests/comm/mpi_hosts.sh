@@ -20,7 +20,7 @@ across "$programs/test_algorithms" 0 >"$dir/log" 2>&1 || fail "operations betwee
 grep -q "4 ranks .*, 2 a host: passed" "$dir/log" || fail "hosts are not found: $(tail -5 "$dir/log")"
 across "$programs/test_crossing" 0 >"$dir/log" 2>&1 || fail "crossing between hosts: $(tail -20 "$dir/log")"
 
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 44, seq_len: 24}
 data: {train: [$dir/text.txt], cache_dir: $dir/cache}

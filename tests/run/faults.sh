@@ -5,7 +5,7 @@
 # once, where the others would wait for longer than ranks() lets them; who stops is late after 5 s, in which the others come on a busy
 # machine too.
 # shellcheck shell=bash disable=SC2034,SC2154
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 44, seq_len: 24}
 data: {train: [$dir/text.txt], cache_dir: $dir/cache}
@@ -16,14 +16,8 @@ checkpoint: {every: 7}
 run: {threads: 1, steps: 10000000, tensorboard: false, eval_every: 0, log_every: 10000000}
 YAML
 
-# pids of the program among the descendants of a process
-processes_of() {
-    local child
-    for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
-        [ "$(readlink "/proc/$child/exe")" = "$(readlink -f "$tutti")" ] && echo "$child"
-        processes_of "$child"
-    done
-}
+# shellcheck source=scripts/processes.sh
+. "$root/scripts/processes.sh"
 # process_of_rank LAUNCHER RANK
 process_of_rank() {
     local pid

@@ -17,7 +17,7 @@ if ! hosts_open "$dir" 2; then
 fi
 link() { ip -n "tutti-$hosts_id-2" link set "v$hosts_id-2" "$1"; }
 sent() { ip -n "tutti-$hosts_id-2" -s link show dev "v$hosts_id-2" | awk '/TX:/ { getline; print $1 }'; } # bytes
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 1, hidden: 16, heads: 2, ffn: 20, seq_len: 24}
 data: {train: [$dir/text.txt], cache_dir: $dir/cache}

@@ -24,13 +24,12 @@ exec "${@:2}" "${own[@]}"
 HOST
 chmod +x "$dir/host.sh"
 
-lines() { for i in $(seq "$1"); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done; }
 hosts() { # fresh folders of 3 hosts, with equal files
     rm -rf "$dir"/host[0-9] "$dir/run"
     for h in 0 1 2; do
         mkdir "$dir/host$h"
-        lines 100 >"$dir/host$h/text.txt"
-        lines 40 >"$dir/host$h/valid.txt"
+        foxes 100 >"$dir/host$h/text.txt"
+        foxes 40 >"$dir/host$h/valid.txt"
     done
 }
 run() {
@@ -65,7 +64,7 @@ hosts
 rm "$dir/host1/valid.txt"
 refused "nothing to validate with on rank 1, a worker" "^error: rank 1: .*data.valid: valid.txt: no such file" parallel.servers=1
 hosts
-lines 99 >"$dir/host1/text.txt"
+foxes 99 >"$dir/host1/text.txt"
 refused "a shorter file on rank 1" "^error: rank 1: .*data.train: not the data of rank 0, which has [0-9]+ tokens; here are [0-9]+; copy"
 hosts
 sed -i 's/fox/cat/' "$dir/host2/text.txt"

@@ -5,7 +5,7 @@ set -u
 # shellcheck source=tests/comm/mpirun.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/comm/mpirun.sh"
 
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 2, hidden: 32, heads: 4, kv_heads: 2, ffn: 44, seq_len: 24}
 data: {train: [$dir/text.txt], cache_dir: $dir/cache}

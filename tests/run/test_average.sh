@@ -6,7 +6,7 @@
 set -u
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END
 model: {layers: 2, hidden: 32, heads: 2, ffn: 44, seq_len: 32}
 data: {train: [$dir/text.txt], valid: [$dir/text.txt], cache_dir: $dir/cache}

@@ -8,7 +8,7 @@ set -u
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 cd "$dir" || exit 1
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >t.txt
+foxes 200 >t.txt
 cat >train.yaml <<END
 data: {train: t.txt, tokenizer: byte, cache_dir: cache}
 model: {layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 128, seq_len: 64}

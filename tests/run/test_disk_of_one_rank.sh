@@ -6,7 +6,7 @@ set -u
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 
-for i in $(seq 100); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 100 >"$dir/text.txt"
 # Three layers in two stages: unlike boxes.
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 3, hidden: 64, heads: 4, ffn: 180, seq_len: 24}

@@ -9,7 +9,7 @@ set -u
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 cd "$dir" || exit 1
 
-for i in $(seq 100); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >text.txt
+foxes 100 >text.txt
 for i in $(seq 60); do echo "$i. Others sleep too, $((i * 5 % 7)) of them."; done >valid.txt
 cat >tiny.yaml <<YAML
 model: {family: llama, layers: 1, hidden: 16, heads: 2, ffn: 20, seq_len: 24}

@@ -23,7 +23,7 @@ expect() {
     done
 }
 
-for i in $(seq 300); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >t.txt
+foxes 300 >t.txt
 "$tutti" data train-tokenizer --vocab-size 300 --style llama3 --out t.json t.txt >/dev/null 2>&1 || fail "no tokenizer"
 cat >make.yaml <<END
 model: {layers: 2, hidden: 16, heads: 2, ffn: 32, seq_len: 32}

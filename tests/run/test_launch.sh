@@ -77,7 +77,7 @@ status=$?
 [ $status = 75 ] || fail "stopped by a signal before its end: status $status: $(cat "$dir/err")"
 
 # A real run.
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 200 >"$dir/text.txt"
 mkdir "$dir/memory"
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 1, hidden: 16, heads: 2, ffn: 20, seq_len: 24}

@@ -8,7 +8,7 @@ set -u
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 
-for i in $(seq 100); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 100 >"$dir/text.txt"
 mkdir "$dir/disk"
 # 7.6 million parameters: 18 bytes each are 131 MiB; 29 of them are gradients, which stay.
 cat >"$dir/tiny.yaml" <<YAML

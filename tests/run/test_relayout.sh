@@ -8,7 +8,7 @@ set -u
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END
 model: {layers: 5, hidden: 36, heads: 6, kv_heads: 3, ffn: 50, seq_len: 24}
 data: {train: [$dir/text.txt], cache_dir: $dir/cache}

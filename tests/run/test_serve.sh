@@ -10,7 +10,7 @@ set -u
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 at_end() { kill -9 $(jobs -p) 2>/dev/null; }
 
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END
 model: {layers: 2, hidden: 36, heads: 6, kv_heads: 3, ffn: 50, seq_len: 24, dropout: 0.1}
 data: {train: [$dir/text.txt], valid: [$dir/text.txt], cache_dir: $dir/cache}

@@ -7,7 +7,7 @@ set -u
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 at_end() { kill -9 $(jobs -p) 2>/dev/null; }
 
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END
 model: {layers: 1, hidden: 16, heads: 2, ffn: 16, seq_len: 16}
 data: {train: [$dir/text.txt], cache_dir: $dir/cache}

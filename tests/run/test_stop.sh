@@ -9,7 +9,7 @@ set -u
 at_end() { kill -9 $(jobs -p) 2>/dev/null; }
 
 
-for i in $(seq 400); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+foxes 400 >"$dir/text.txt"
 
 # train NAME KEYS...: in the foreground
 train() {

@@ -6,7 +6,7 @@ set -u
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 cd "$dir" || exit 1
-for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >text.txt
+foxes 200 >text.txt
 "$tutti" train "$root/examples/quickstart.yaml" model.layers=1 model.hidden=32 model.heads=2 model.kv_heads=2 model.ffn=44 model.seq_len=64 batch.global=8 batch.micro=4 \
     data.train=text.txt data.valid=[] data.cache_dir=cache data.tokenizer=byte optimizer.lr=0.02 run.threads=1 run.tensorboard=false run.steps=60 run.dir=run >log 2>&1 ||
     { fail "train: $(tail -3 log)"; exit 1; }

@@ -7,7 +7,7 @@ set -u
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
 
-for i in $(seq 300); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/known.txt"
+foxes 300 >"$dir/known.txt"
 for i in $(seq 600); do echo $((i * i * 7919 % 100003 * 31)) | tr 0-9 'QZ#@~XJ^WV'; done >"$dir/strange.txt"
 cat >"$dir/tiny.yaml" <<END
 model: {layers: 2, hidden: 24, heads: 4, kv_heads: 2, ffn: 32, seq_len: 20}
