@@ -102,6 +102,14 @@ static bool puts_off_weights(const struct schedule *s, int rank, int stage)
     return false;
 }
 
+bool build_puts_off(const struct engine *g)
+{
+    const struct action_list *l = &g->when->rank[build_pipe_rank(g)];
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->a[i].kind == ACTION_W) return true;
+    return false;
+}
+
 /* Documents stand in another order: nothing on the tape may mind. The config refuses what does, by name
  * (config_layout.c); this is what it is held to. */
 static void check_places(const struct tape *t)

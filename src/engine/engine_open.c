@@ -55,6 +55,14 @@ static int new_shard(struct engine *g, struct err *e)
     return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.stream = g->stream}, e);
 }
 
+/* A weight of both ends of the model has gradients in two parts of a stage; where gradients of weights are put off,
+ * each part's leave by themselves. */
+static bool leaves_twice(const struct engine *g)
+{
+    bool both_ends = g->cfg.model.tie_embeddings || g->cfg.model.mtp.depth;
+    return both_ends && g->when && build_puts_off(g);
+}
+
 static struct store_config store_of(const struct engine *g, struct array_row rows[STORE_MAX_ARRAYS])
 {
     return (struct store_config){
@@ -69,7 +77,7 @@ static struct store_config store_of(const struct engine *g, struct array_row row
         .zero = g->cfg.zero,
         .shared = !g->cfg.n_servers,
         .grad = g->cfg.grad_dtype,
-        .many = g->cfg.n_microbatches > 1 || g->n_stages > 1,
+        .many = g->cfg.n_microbatches > 1 || g->n_stages > 1 || leaves_twice(g),
         .once = g->cfg.reduce_once || g->cfg.exact_order,
     };
 }

@@ -15,6 +15,7 @@
 
 #include "base/str.h"
 #include "config/config_codec.h"
+#include "config/config_optim.h"
 #include "sanitized.h"
 #include "verify/grid.h"
 #include "verify/verify.h"
@@ -75,8 +76,10 @@ static inline bool asked_within(const struct config *c, const struct verify *v)
     const double times = 3, off = times * l->bound;
     /* A step of nothing is off by 1; a second moment of gradients that are off by a part r by r (2 + r). */
     const double most = fmax(1, off * (2 + off));
-    bool rounds = c->precision.recipe != RECIPE_FP32 || c->precision.grad != GRAD_FP32 || c->precision.layers.n ||
-                  config_comm_grad(c) != CODEC_KEPT || config_comm_param(c) != CODEC_KEPT;
+    const struct optim_config o = config_optim(c); /* Newton-Schulz is in bf16, whatever the recipe */
+    bool rounds = optim_of(&o, PARAM_MATRICES)->whole || c->precision.recipe != RECIPE_FP32 ||
+                  c->precision.grad != GRAD_FP32 || c->precision.layers.n || config_comm_grad(c) != CODEC_KEPT ||
+                  config_comm_param(c) != CODEC_KEPT;
     if (v->ok || !rounds) return v->ok;
     if ((l->unrounded_rel_error >= 0 && !l->unrounded_ok) || l->lean > 1) return false;
     return l->complete && l->max_rel_error <= times * l->bound &&

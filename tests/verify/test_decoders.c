@@ -156,12 +156,47 @@ static void test_one_microbatch(void **state)
     arena_free(a);
 }
 
+/* The same on one stage, which a zero bubble's order may have: a weight of both ends leaves from each of them. */
+static void test_both_ends_on_one_stage(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"model.tie_embeddings=true", "model.mtp.depth=1", "model.dropout=0"};
+    for (int i = 0; i < 3; i++)
+        for (int zero = 2; zero <= 3; zero++) {
+            struct arena *a = arena_new();
+            struct config one, own;
+            struct verify v;
+            struct err e = {0};
+            struct str out = {0};
+            struct conf *f;
+            const char *const layout[] = {models[i],
+                                          "batch.global=8",
+                                          "batch.micro=2",
+                                          "parallel.dp_replicate=2",
+                                          "parallel.dp_shard=2",
+                                          "parallel.schedule=zbh1",
+                                          arena_printf(a, "parallel.zero=%d", zero)};
+            char *all[64];
+            int n = toy_words(all, a, layout, sizeof layout / sizeof *layout);
+            resolve(&one, a, layout, 3);
+            if (config_load(&own, &f, a, NULL, all, n, &e) || config_resolve(&own, f, 0, 4, &e)) fail_msg("%s", e.text);
+            const struct verify_asked q = {.config = &one, .own = &own, .axes = VERIFY_ALL, .steps = 2};
+            if (verify_all(&v, &q, &e)) fail_msg("%s: %s", models[i], e.text);
+            verify_print(&v, &out);
+            if (!v.ok) fail_msg("%s:\n%s", models[i], str_text(&out));
+            str_free(&out);
+            verify_free(&v);
+            arena_free(a);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_one_rank),
         cmocka_unit_test(test_stages_of_several_ranks),
         cmocka_unit_test(test_one_microbatch),
+        cmocka_unit_test(test_both_ends_on_one_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
