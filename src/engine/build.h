@@ -16,7 +16,8 @@ int build_plan(struct schedule **s, const struct pipeline_config *c, int ranks, 
  * before it begins the next, or there is one only. */
 bool build_in_order(const struct schedule *s);
 int build_pipe_rank(const struct engine *g); /* along pp */
-bool build_puts_off(const struct engine *g); /* gradients of weights, behind those of inputs; once there is a schedule */
+/* Whether this rank computes gradients of weights behind those of inputs; once there is a schedule. */
+bool build_puts_off(const struct engine *g);
 /* g->when, when_eval, peak, parts; and the table of parameters. */
 int build_schedule(struct engine *g, struct err *e);
 /* g->stage: tapes and programs. */
