@@ -215,10 +215,12 @@ static void test_big(void **state)
     const size_t stride = TOY_SANITIZED ? 3 : 1; /* experts, and dense */
     for (size_t i = 0; i < sizeof model / sizeof *model; i += stride) {
         int64_t params;
-        double took = plan_cpu_s(model[i].ranks, model[i].keys, &params);
+        /* What others do slows a processor's seconds, too: beside them it may be 200 times what a small plan takes. */
+        double small = layers_cpu_s(&layouts[0], 100, 2), took = plan_cpu_s(model[i].ranks, model[i].keys, &params);
+        double most = 5.0 * SLOWER > 200 * small ? 5.0 * SLOWER : 200 * small;
         print_message("  %-30s %.2f s\n", model[i].what, took);
         assert_int_equal(params, model[i].params);
-        if (took > 5.0 * SLOWER) fail_msg("%s takes %.1f s to plan, wanted 5 s", model[i].what, took);
+        if (took > most) fail_msg("%s takes %.1f s to plan, wanted %.1f s", model[i].what, took, most);
     }
 }
 
