@@ -199,7 +199,7 @@ day() {
     local replay='|replay' # under the sanitizer, where it is one of addresses
     if [ "$sanitizer" = thread ]; then replay=; fi
     build normal
-    suite normal "$root/build" -LE "^(long|fuzz|waits|package|grid$replay)\$"
+    suite normal "$root/build" -LE "^(long|whole|fuzz|waits|package|grid$replay)\$"
     if [ "$tier" = fast ]; then return; fi
     # What waits needs no core: it does so while the next build has them.
     waits=$(mktemp)
@@ -218,7 +218,7 @@ day() {
     mapfile -t -O "${#lines[@]}" lines <"$waits"
     rm -f "$waits" "$waits.log"
     names=$(mktemp)
-    (cd "$root/build-$name-day" && ctest -N -LE '^(long|fuzz|package|grid)$' | sed -n 's/^ *Test *#[0-9]*: //p') >"$names"
+    (cd "$root/build-$name-day" && ctest -N -LE '^(long|whole|fuzz|package|grid)$' | sed -n 's/^ *Test *#[0-9]*: //p') >"$names"
     # shellcheck disable=SC2046 # rooms are words
     bash "$root/tests/chosen.sh" "$names" $column "${TUTTI_SANITIZED_SECONDS:-450}" "$drawn" $(changed_rooms) >"$names.chosen" 2>"$names.told"
     suite "$name" "$root/build-$name-day" -R "^($(sed 's/[.]/[.]/g' "$names.chosen" | paste -sd '|'))\$"

@@ -17,14 +17,16 @@
 #   long WORD ...        only with scripts/test.sh --all where a sanitizer watches, which takes minutes for it: threads (ThreadSanitizer learns
 #                        nothing more from it: its threads are watched in others of its room), addresses (shorter ones walk the same memory),
 #                        sanitizers (either: it compares the numbers of more layouts), late (its copy on the late device)
+#   whole NAME ...       its copy on these devices runs only with scripts/test.sh --all
 #   unwatched WORD       no sanitizer (sanitizers: what documents say is the program's output without another path in it, rates are the normal
 #                        build's, a model becomes right in as long as it takes), or not that of threads (threads: one rank, one thread, or
 #                        the trainer's threads again)
 #
 # A name that begins with test_long_ is long everywhere. What is said wrongly stops cmake.
-set(SUITE_KEYS wraps alone links devices touches waits measures threads long unwatched)
+set(SUITE_KEYS wraps alone links devices touches waits measures threads long whole unwatched)
 set(SUITE_devices_WORDS untouchable late)
 set(SUITE_long_WORDS threads addresses sanitizers late)
+set(SUITE_whole_WORDS untouchable late)
 set(SUITE_unwatched_WORDS threads sanitizers)
 
 # Sets SUITE_<key> for each: its words, ON where it has none, empty where it is not said.

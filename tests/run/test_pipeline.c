@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: whole untouchable */
 /* suite: devices untouchable */
 /* suite: long addresses */
 /* Pipelines beside one rank: every schedule, with every zero level inside, uneven layers, tied embeddings, dropout,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: whole untouchable */
 /* suite: devices untouchable */
 /* suite: long sanitizers */
 /* With the same originals every layout has the same scales and the same codes, to the bit.

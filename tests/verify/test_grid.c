@@ -14,7 +14,7 @@
 
 #include "verify/tries.h"
 
-enum { DRAWN = SANITIZED ? 4 : 40 };
+enum { DRAWN = SANITIZED ? 4 : 24 };
 
 static void test_pairs_are_equal_or_refused(void **state)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: whole late */
 /* suite: devices late */
 /* suite: long late */
 /* Experts in rounds over a small buffer, beside one buffer for the worst choice: the same layout, the same bits of
