@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "drawn.h"
 
 enum way { FAILS, DENIED, LIES, SHORTER, DELAYED, WAYS, FLIPS = WAYS /* of who compares what it read alone */ };
 static const char *const way_name[] = {"EIO", "EACCES", "ENOENT", "the end, too early", "EINTR", "another byte"};
@@ -126,6 +127,7 @@ static inline void walk_way(const char *name, const char *watch, enum way way, r
 {
     for (int64_t n = 1;; n++) {
         struct err e = {0};
+        if (n > 8 && !drawn_here(n, 2)) continue; /* every day half of the later ones */
         fault.way = way;
         fault.at = 0;
         fault.n = n;

@@ -20,6 +20,7 @@
 #include "data/tokenize.h"
 #include "media/media.h"
 #include "sanitized.h"
+#include "drawn.h"
 
 /* -- calls that fail ----------------------------------------------------------------------------------------- */
 
@@ -459,6 +460,7 @@ static void test_every_call(void **state)
         int64_t n_failed = 0, n_all = 0;
         for (how = IO; how < N_HOWS; how++)
             for (int64_t at = 1;; at++) {
+                if (at > 8 && !drawn_here(at, 2)) continue; /* every day half of the later ones */
                 forget(r, readers[i].remakes);
                 n_calls = 0;
                 fail_at = at;
