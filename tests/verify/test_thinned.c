@@ -84,6 +84,22 @@ static void test_another_number_takes_others(void **state)
     layouts_free(&all);
 }
 
+/* Whatever is drawn, a variant has some of each kind (toy_layouts.h asks for twelve). */
+static void test_no_number_leaves_a_variant_bare(void **state)
+{
+    (void)state;
+    struct layouts all;
+    enumerate(&all, (const char *const[]){"model.family=llama", "batch.global=7"}, 2);
+    for (uint64_t seed = 1; seed <= 60; seed++)
+        for (int i = 0; i < 3; i++) {
+            struct layouts some = copy(&all);
+            thinned_take(&some, seed, i, 3);
+            assert_in_range(some.n, 16, all.n / 2);
+            layouts_free(&some);
+        }
+    layouts_free(&all);
+}
+
 static void test_whole_is_all(void **state)
 {
     (void)state;
@@ -116,6 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_two_are_met),
         cmocka_unit_test(test_another_number_takes_others),
+        cmocka_unit_test(test_no_number_leaves_a_variant_bare),
         cmocka_unit_test(test_whole_is_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
