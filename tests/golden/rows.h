@@ -21,8 +21,8 @@
 #include "drawn.h"
 #include "golden/layouts.h"
 #include "golden/own_math.h"
-#include "kernel/cpu/tile_rate.h"
 #include "run/runs.h"
+#include "run/told_rate.h"
 #include "run/site.h"
 #include "sanitized.h"
 #include "verify/shelf.h"
@@ -30,15 +30,6 @@
 
 enum { STEPS = 20 };
 static const char *kernels = "ref";
-
-/* The trainer measures the machine for MFU, for seconds where others use it; nothing here reads MFU. */
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *team);
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *team)
-{
-    (void)o;
-    (void)team;
-    return 1e9;
-}
 
 static inline void put_hash(struct str *s, const char *what, const void *p, int64_t n, size_t width)
 {

@@ -97,6 +97,24 @@ static inline void same_file(const struct folder *f, const char *a, const char *
     xfree(y);
 }
 
+/* The boxes of n ranks at that step. */
+static inline void same_boxes_of(const struct folder *f, const char *a, const char *b, int step, int n)
+{
+    for (int r = 0; r < n; r++) {
+        char file[80];
+        snprintf(file, sizeof file, "checkpoints/step-%08d/boxes-%05d.safetensors", step, r);
+        same_file(f, a, b, file);
+    }
+}
+
+static inline void forget_run(const struct folder *f, const char *name)
+{
+    struct err e;
+    char *path = fs_join(f->dir, name);
+    if (fs_remove_tree(path, &e)) fail_msg("%s", e.text);
+    xfree(path);
+}
+
 /* Lines of metrics.jsonl as JSON, up to `most`, without those of checkpoints, which come when they are written. */
 static inline int read_metrics(const struct folder *f, const char *name, struct json **line, int most)
 {

@@ -20,9 +20,9 @@
 
 #include "comm/comm.h"
 #include "config/config.h"
-#include "kernel/cpu/tile_rate.h"
 #include "run/pulse.h"
 #include "run/runs.h"
+#include "run/told_rate.h"
 #include "sanitized.h"
 
 /* The n-th operation of a rank (in all worlds together, or the n-th of a name) is its last one. */
@@ -86,15 +86,6 @@ struct comm_config __wrap_config_comm(const struct config *c)
     struct comm_config cc = __real_config_comm(c);
     cc.dies = dies;
     return cc;
-}
-
-/* What each opening of a run would spend most of this test's time on: the cores' rate, for MFU. */
-double __wrap_tile_rate_registers(const struct tile_ops *ops, struct team *team);
-double __wrap_tile_rate_registers(const struct tile_ops *ops, struct team *team)
-{
-    (void)ops;
-    (void)team;
-    return 1e11;
 }
 
 static void plan_none(void)

@@ -11,9 +11,9 @@
 
 #include "child.h"
 #include "engine/engine.h"
-#include "kernel/cpu/tile_rate.h"
 #include "run/memckpt.h"
 #include "run/runs.h"
+#include "run/told_rate.h"
 #include "sanitized.h"
 
 enum { RANKS = 3, STEPS = 8 };
@@ -67,15 +67,6 @@ int __wrap_ckpt_save_rank(const char *root, int64_t step, int rank, const struct
     return rc;
 }
 
-/* The machine's speed only stands in the metrics. */
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t);
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t)
-{
-    (void)o;
-    (void)t;
-    return 1e12;
-}
-
 /* ---- runs ---- */
 #define LAYOUT "parallel.dp_replicate=1", "parallel.dp_shard=3", "parallel.zero=2", "batch.global=6", "model.layers=1"
 
@@ -119,14 +110,6 @@ static struct request request(const struct folder *f, const char *name)
     return q;
 }
 
-static void forget(const struct folder *f, const char *name)
-{
-    struct err e;
-    char *path = fs_join(f->dir, name);
-    assert_int_equal(fs_remove_tree(path, &e), OK);
-    xfree(path);
-}
-
 /* The run is killed there; what it left is in memory. */
 static void killed(struct request *q, const char *where, int64_t step, int nth)
 {
@@ -157,7 +140,7 @@ static struct request dead(const struct folder *f, const char *name)
         killed(&q, "step", 6, 1);
         shell("mkdir %s && cp -a %s %s/run && cp -a %s/memory %s/memory", kept, run, kept, f->dir, kept);
     }
-    forget(f, name);
+    forget_run(f, name);
     shell("cp -a %s/run %s && rm -rf %s/memory && cp -a %s/memory %s/memory", kept, run, f->dir, kept, f->dir);
     xfree(run);
     xfree(kept);
@@ -207,14 +190,7 @@ static void lose(const struct request *q, int host)
     xfree(path);
 }
 
-static void same_end(const struct folder *f, const char *name)
-{
-    for (int w = 0; w < RANKS; w++) {
-        char file[80];
-        snprintf(file, sizeof file, "checkpoints/step-%08d/boxes-%05d.safetensors", STEPS, w);
-        same_file(f, "reference", name, file);
-    }
-}
+static void same_end(const struct folder *f, const char *name) { same_boxes_of(f, "reference", name, STEPS, RANKS); }
 
 static void nothing_left(const struct request *q)
 {
@@ -266,7 +242,7 @@ static void any_host_may_be_lost(void **state)
         assert_in_range(r.first_step, 5, 6); /* steps 0 to 5 are done; of the last one some hosts may lack the end */
         same_end(f, "dead");
         nothing_left(&q);
-        forget(f, "dead");
+        forget_run(f, "dead");
     }
 }
 
@@ -289,7 +265,7 @@ static void offloaded_state_survives_a_host(void **state)
         assert_in_range(r.first_step, 5, 6);
         same_end(f, "dead");
         nothing_left(&q);
-        forget(f, "dead");
+        forget_run(f, "dead");
     }
 }
 
@@ -302,7 +278,7 @@ static void two_hosts_lost_is_said(void **state)
     struct trainer_result r = go_on(&q);
     assert_int_equal(r.first_step, 0); /* nothing on disk */
     same_end(f, "dead");
-    forget(f, "dead");
+    forget_run(f, "dead");
 }
 
 /* A crash between any two of the hosts' publications leaves one step whole, also when a host is lost with it. */
@@ -322,7 +298,7 @@ static void killed_while_saving(void **state)
             if (k == 2 && nth == RANKS) assert_int_equal(r.first_step, 5); /* all hosts have it: the older one waits */
             same_end(f, "saving");
             nothing_left(&q);
-            forget(f, "saving");
+            forget_run(f, "saving");
         }
 }
 
@@ -369,7 +345,7 @@ static void damage_is_not_loaded(void **state)
         assert_int_equal(r.first_step, 0);
         same_end(f, "dead");
         nothing_left(&q);
-        forget(f, "dead");
+        forget_run(f, "dead");
     }
 }
 
@@ -385,7 +361,7 @@ static void the_other_copy_is_used(void **state)
     assert_in_range(r.first_step, 5, 6);
     same_end(f, "dead");
     nothing_left(&q);
-    forget(f, "dead");
+    forget_run(f, "dead");
 }
 
 /* A host that was away comes back with a copy of that very step which this run made before it began anew, of other
@@ -418,7 +394,7 @@ static void an_old_copy_is_not_taken(void **state)
     same_end(f, "old");
     nothing_left(&q);
     xfree(run);
-    forget(f, "old");
+    forget_run(f, "old");
 }
 
 /* The newest on disk is chosen where memory has none as new. */
@@ -436,7 +412,7 @@ static void disk_is_next(void **state)
     lose(&q, 1);
     r = go_on(&q);
     assert_int_equal(r.first_step, 5);
-    forget(f, "disk");
+    forget_run(f, "disk");
 }
 
 /* Memory has an older step than the disk: it is not gone back to. */
@@ -463,7 +439,7 @@ static void older_memory_is_left(void **state)
     if (train_memory(&q, RANKS, KEYS(SELDOM), &r, &e)) fail_msg("%s", e.text);
     assert_int_equal(r.first_step, 4);
     nothing_left(&q);
-    forget(f, "seldom");
+    forget_run(f, "seldom");
 }
 
 /* Two ranks share a host and compare its files in turns: what one of them finds damaged the other does not read. */
@@ -478,7 +454,7 @@ static void damage_is_known_to_the_host(void **state)
     assert_in_range(go_on(&q).first_step, 5, 6);
     same_end(f, "shared");
     nothing_left(&q);
-    forget(f, "shared");
+    forget_run(f, "shared");
 }
 
 /* Another layout, other hosts: boxes are routed as from a checkpoint, and what lies on a host that is no more is not
@@ -498,7 +474,7 @@ static void another_layout_reads_it(void **state)
         if (train_memory(&q, 2, layout, &r, &e)) fail_msg("%s", e.text);
         assert_in_range(r.first_step, 5, 6);
         assert_int_equal(r.steps, STEPS);
-        forget(f, "other");
+        forget_run(f, "other");
     }
 }
 
@@ -526,7 +502,7 @@ static void what_is_not_ours_is_refused(void **state)
     nothing_left(&q);
     xfree(id);
     xfree(run);
-    forget(f, "dead");
+    forget_run(f, "dead");
 }
 
 /* A person chose what the run goes on from: what is in memory is of no use to it any more. */
@@ -540,7 +516,7 @@ static void a_choice_forgets_memory(void **state)
         fail_msg("%s", e.text);
     assert_int_equal(r.first_step, 0);
     nothing_left(&q);
-    forget(f, "dead");
+    forget_run(f, "dead");
 }
 
 /* A key was changed that the state cannot follow: the run stops, as it does at a checkpoint on disk, and nothing is
@@ -560,7 +536,7 @@ static void a_changed_key_stops_it(void **state)
     r = go_on(&q);
     assert_in_range(r.first_step, 5, 6);
     same_end(f, "dead");
-    forget(f, "dead");
+    forget_run(f, "dead");
 }
 
 /* What lies where this run's memory would, of a run with another ID, is not taken for its own. */
@@ -585,7 +561,7 @@ static void of_another_run(void **state)
     xfree(id);
     xfree(path);
     xfree(run);
-    forget(f, "dead");
+    forget_run(f, "dead");
 }
 
 /* ---- two runs below one path ---- */
@@ -610,12 +586,12 @@ static void containers_share_memory(void **state)
     move_box(f, "box_1", "box");
     assert_in_range(go_on(&q).first_step, 5, 6);
     same_end(f, "box/run");
-    forget(f, "box");
+    forget_run(f, "box");
     move_box(f, "box_2", "box");
     assert_in_range(go_on(&q).first_step, 3, 4);
     same_end(f, "box/run");
     nothing_left(&q);
-    forget(f, "box");
+    forget_run(f, "box");
 }
 
 /* Each save has a line with the number of its state, which is that of a run that kept none: the last one's is the
@@ -648,7 +624,7 @@ static void states_are_told(void **state)
     assert_int_equal(n_kept, STEPS / 2);
     assert_int_equal(strlen(kept), 16);
     assert_string_equal(kept, saved);
-    forget(f, "told");
+    forget_run(f, "told");
 }
 
 /* Elsewhere there is nothing to go on from: where it was is said once, and again to who asks for no memory at all. */
@@ -669,7 +645,7 @@ static void moved_memory_is_said(void **state)
         if (rc || names != !again) fail_msg("%d: %s", again, rc ? e.text : said);
         xfree(said);
     }
-    forget(f, "dead");
+    forget_run(f, "dead");
     struct request unused = dead(f, "dead");
     said = train_heard(f, "dead", RANKS, KEYS("checkpoint.every=0", "run.steps=2", LAYOUT), &rc, &e);
     if (rc || !strstr(said, was) || !strstr(said, "checkpoint.memory_every is 0"))
@@ -677,7 +653,7 @@ static void moved_memory_is_said(void **state)
     xfree(said);
     assert_true(fs_is_dir(was));
     xfree(was);
-    forget(f, "dead");
+    forget_run(f, "dead");
     request(f, unused.name);
 }
 
@@ -700,7 +676,7 @@ static void half_a_save_goes(void **state)
         xfree(dir);
     }
     assert_int_equal(go_on(&q).first_step, 5);
-    forget(f, "full");
+    forget_run(f, "full");
 }
 
 static void no_room_is_borne(void **state)
@@ -714,7 +690,7 @@ static void no_room_is_borne(void **state)
     assert_int_equal(train_ranks(f, "place", RANKS, KEYS("checkpoint.memory_every=1", key, LAYOUT), &r, &e),
                      ERR_REQUEST);
     assert_non_null(strstr(e.text, "checkpoint.memory_dir"));
-    forget(f, "place");
+    forget_run(f, "place");
     assert_int_equal(train_memory(&q, RANKS, KEYS("checkpoint.memory_every=1", "parallel.servers=1", "batch.global=6"),
                                   &r, &e),
                      ERR_REQUEST);

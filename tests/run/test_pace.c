@@ -20,7 +20,7 @@
 #include "base/str.h"
 #include "comm/comm.h"
 #include "engine/engine.h"
-#include "kernel/cpu/tile_rate.h"
+#include "run/told_rate.h"
 #include "run/pace.h"
 #include "run/trainer.h"
 #include "sanitized.h"
@@ -129,14 +129,6 @@ struct world *__real_world_new(const struct transport_ops *ops, void *shared, st
                                const int *host, int sharers, const struct comm_config *cfg);
 struct world *__wrap_world_new(const struct transport_ops *ops, void *shared, struct board *board, int rank, int size,
                                const int *host, int sharers, const struct comm_config *cfg);
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t);
-
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t) /* no figure of speed is looked at */
-{
-    (void)o, (void)t;
-    return 1e11;
-}
-
 static void watch(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i)
 {
     const struct engine *g = ctx;

@@ -10,8 +10,8 @@
 #include "checkpoint/ckpt.h"
 #include "child.h"
 #include "engine/engine.h"
-#include "kernel/cpu/tile_rate.h"
 #include "run/runs.h"
+#include "run/told_rate.h"
 #include "run/skips.h"
 #include "sanitized.h"
 
@@ -75,14 +75,6 @@ int __wrap_ckpt_save_rank(const char *root, int64_t step, int rank, const struct
     return __real_ckpt_save_rank(root, step, rank, t, n, e);
 }
 
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t);
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t)
-{
-    (void)o;
-    (void)t;
-    return 1e12;
-}
-
 #define USUAL                                                                                                          \
     "model.layers=1", "checkpoint.incremental=false", "run.steps=9", "run.spike_window=3", "run.spike_deviations=8"
 #define SPIKE USUAL, "run.on_spike=rewind"
@@ -98,11 +90,7 @@ static struct trainer_result run(const struct folder *f, const char *name, int r
 
 static void same_end(const struct folder *f, const char *a, const char *b, int ranks)
 {
-    for (int w = 0; w < ranks; w++) {
-        char file[80];
-        snprintf(file, sizeof file, "checkpoints/step-00000009/boxes-%05d.safetensors", w);
-        same_file(f, a, b, file);
-    }
+    same_boxes_of(f, a, b, 9, ranks);
 }
 
 /* Each step once, in order; the one that was left out says so, and the losses are those of the other run. */
@@ -138,14 +126,6 @@ static int64_t went_back_to(const struct folder *f, const char *name)
     json_free(v);
     xfree(text);
     return step;
-}
-
-static void remove_run(const struct folder *f, const char *name)
-{
-    struct err e;
-    char *path = fs_join(f->dir, name);
-    assert_int_equal(fs_remove_tree(path, &e), OK);
-    xfree(path);
 }
 
 static void memory_key(const struct folder *f, char out[160])
@@ -325,7 +305,7 @@ static void goes_back_to_the_newest(void **state)
             fail_msg("%s, %s: it wrote that it went back to step %lld, and computed step %lld next",
                      rows[i].memory_every, rows[i].every, (long long)went_back_to(f, "newest"),
                      (long long)atomic_load(&plan.next));
-        remove_run(f, "newest");
+        forget_run(f, "newest");
     }
     plan.add = 0;
 }
@@ -343,7 +323,7 @@ static void goes_back_to_what_is_being_written(void **state)
         plan.slow = 0;
         assert_int_equal(went_back_to(f, "slow"), 5);
         assert_int_equal(atomic_load(&plan.next), BAD + 1);
-        remove_run(f, "slow");
+        forget_run(f, "slow");
     }
     plan.add = 0;
 }
@@ -378,7 +358,7 @@ static void of_another_run(void **state)
             json_free(v[k]);
         }
         if (computed != 1) fail_msg("%s: step 3 was computed %d times", how, computed);
-        remove_run(f, "dir");
+        forget_run(f, "dir");
     }
     /* Its own are kept by one that goes on from its own checkpoint. */
     run(f, "dir", 1, KEYS(USUAL, "run.steps=2", "checkpoint.every=2"));
@@ -392,7 +372,7 @@ static void of_another_run(void **state)
         json_free(v[k]);
     }
     assert_int_equal(left_out, 1);
-    remove_run(f, "dir");
+    forget_run(f, "dir");
 }
 
 static int killed_with_memory(void *arg)
@@ -444,8 +424,8 @@ static void memory_carries_them(void **state)
     skips_free(&s);
     json_free(manifest);
     xfree(text);
-    remove_run(f, "averages");
-    remove_run(f, "carried");
+    forget_run(f, "averages");
+    forget_run(f, "carried");
 }
 
 static void stops_where_it_is_told_to(void **state)

@@ -5,9 +5,9 @@
  * was saved; and one bit that changes between the files' checksums and the arrays ends the run with the tensor's name,
  * whichever array it is in. Saves of frozen state are links. The engine's loading is wrapped here. */
 #include "run/runs.h"
+#include "run/told_rate.h"
 
 #include "engine/engine.h"
-#include "kernel/cpu/tile_rate.h"
 #include "run/saved.h"
 #include "sanitized.h"
 
@@ -50,15 +50,6 @@ int __wrap_save_resume(struct engine *g, struct ckpt *c, const char *root, int r
     plan.loads++;
     if (plan.flip >= 0) flip_one(g);
     return OK;
-}
-
-/* The machine's speed only stands in the metrics. */
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t);
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t)
-{
-    (void)o;
-    (void)t;
-    return 1e12;
 }
 
 #define FEW "model.layers=2", "model.ffn=64", "checkpoint.every=0", "optimizer.schedule.name=constant"

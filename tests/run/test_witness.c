@@ -19,7 +19,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/engine.h"
-#include "kernel/cpu/tile_rate.h"
+#include "run/told_rate.h"
 #include "run/trainer.h"
 #include "sanitized.h"
 #include "scratch.h"
@@ -113,13 +113,6 @@ static char *with_text(void)
     if (fs_write_atomic(path, text.p, text.n, &e)) fail_msg("%s", e.text);
     str_free(&text);
     return dir;
-}
-
-double __wrap_tile_rate_registers(const struct tile_ops *ops, struct team *t);
-double __wrap_tile_rate_registers(const struct tile_ops *ops, struct team *t) /* no figure of speed is looked at */
-{
-    (void)ops, (void)t;
-    return 1e11;
 }
 
 /* ---- nothing goes wrong ---- */
