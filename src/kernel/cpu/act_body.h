@@ -145,23 +145,18 @@ VEC_INLINE vf act_slope(enum act_kind kind, vf a, float cap)
     return gelu_slope(a);
 }
 
-VEC_INLINE void act_fwd_kind(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t, enum act_kind kind)
+/* A block of values: y of x, or of gate x and up. */
+VEC_INLINE void act_fwd_block(float *y, const float *x, const float *up, int64_t n, float cap, enum act_kind kind)
 {
-    int64_t n = view_cols(&c->out[0]);
-    float cap = at_act(&c->at)->cap;
-    for (int64_t r = lo; r < hi; r++) {
-        const void *x = row_at(&c->in[0], r);
-        void *y = row_at(&c->out[0], r);
-        for (int64_t i = 0; i < n; i += VL) {
-            int k = v_count(n - i);
-            if (kind == ACT_CLAMPED) {
-                v_put(y, i, k, t, clamped_value(v_get(x, i, k, t), v_get(x, n + i, k, t), cap));
-                continue;
-            }
-            vf a = act_value(kind, v_get(x, i, k, t), cap);
-            if (act_gated(kind)) a *= v_get(x, n + i, k, t);
-            v_put(y, i, k, t, a);
+    for (int64_t i = 0; i < n; i += VL) {
+        vf a = vf_load(x + i);
+        if (kind == ACT_CLAMPED) {
+            vf_store(y + i, clamped_value(a, vf_load(up + i), cap));
+            continue;
         }
+        a = act_value(kind, a, cap);
+        if (act_gated(kind)) a *= vf_load(up + i);
+        vf_store(y + i, a);
     }
 }
 #define ACT_EACH(call, ...)                                                                                            \
@@ -180,46 +175,81 @@ VEC_INLINE void act_fwd_kind(const struct kernel_call *c, int64_t lo, int64_t hi
         default: call(__VA_ARGS__, ACT_GELU);                                                                          \
         }                                                                                                              \
     } while (0)
-VEC_INLINE void act_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void act_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    ACT_EACH(act_fwd_kind, c, lo, hi, t);
-}
-VEC_ROW_KERNEL(act_fwd)
-
-VEC_INLINE void act_bwd_kind(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t, enum act_kind kind)
-{
-    int64_t n = view_cols(&c->in[0]) / (act_gated(kind) ? 2 : 1);
-    float cap = at_act(&c->at)->cap;
+    const int64_t n = view_cols(&c->out[0]);
+    const bool gated = act_gated(at_act(&c->at)->kind);
+    const float cap = at_act(&c->at)->cap;
+    float some[3][ROW_BLOCK];
     for (int64_t r = lo; r < hi; r++) {
-        const void *x = row_at(&c->in[0], r), *dy = row_at(&c->dout[0], r), *acc = row_or_null(&c->acc[0], r);
-        void *dx = row_at(&c->din[0], r);
-        for (int64_t i = 0; i < n; i += VL) {
-            int k = v_count(n - i);
-            vf a = v_get(x, i, k, t), g = v_get(dy, i, k, t), d;
-            if (kind == ACT_SWIGLU) {
-                struct logistic l = logistic(a);
-                vf dup = g * a * l.s + v_get_or_zero(acc, n + i, k, t);
-                d = g * v_get(x, n + i, k, t) * l.s * vf_fma(a, l.rest, vf_set(1.0f));
-                v_put(dx, n + i, k, t, dup);
-            } else if (kind == ACT_CLAMPED) {
-                struct clamped by = clamped_slope(a, v_get(x, n + i, k, t), cap);
-                v_put(dx, n + i, k, t, g * by.up + v_get_or_zero(acc, n + i, k, t));
-                d = g * by.gate;
-            } else if (kind == ACT_GEGLU) {
-                vf dup = g * gelu(a) + v_get_or_zero(acc, n + i, k, t);
-                d = g * v_get(x, n + i, k, t) * gelu_slope(a);
-                v_put(dx, n + i, k, t, dup);
-            } else {
-                d = g * act_slope(kind, a, cap);
-            }
-            v_put(dx, i, k, t, d + v_get_or_zero(acc, i, k, t));
+        const void *x = row_at(&c->in[0], r);
+        void *y = row_at(&c->out[0], r);
+        for (int64_t i = 0, m; i < n; i += m) {
+            m = row_block(n - i);
+            const float *a = row_floats(some[0], x, i, m, t), *up = gated ? row_floats(some[1], x, n + i, m, t) : NULL;
+            float *to = row_room(some[2], y, i, m, t);
+            ACT_EACH(act_fwd_block, to, a, up, m, cap);
+            row_put(y, i, m, t, to);
         }
     }
 }
-VEC_INLINE void act_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+VEC_BLOCK_KERNEL(act_fwd)
+
+/* A block of each number of backward; acc, acc_up NULL: zeros. */
+struct act_bwd {
+    const float *x, *up, *dy, *acc, *acc_up;
+    float *dx, *dup;
+};
+VEC_INLINE vf act_acc(const float *acc, int64_t i) { return acc ? vf_load(acc + i) : vf_zero(); }
+VEC_INLINE void act_bwd_block(const struct act_bwd *b, int64_t n, float cap, enum act_kind kind)
 {
-    ACT_EACH(act_bwd_kind, c, lo, hi, t);
+    for (int64_t i = 0; i < n; i += VL) {
+        vf a = vf_load(b->x + i), g = vf_load(b->dy + i), d;
+        if (kind == ACT_SWIGLU) {
+            struct logistic l = logistic(a);
+            vf dup = g * a * l.s + act_acc(b->acc_up, i);
+            d = g * vf_load(b->up + i) * l.s * vf_fma(a, l.rest, vf_set(1.0f));
+            vf_store(b->dup + i, dup);
+        } else if (kind == ACT_CLAMPED) {
+            struct clamped by = clamped_slope(a, vf_load(b->up + i), cap);
+            vf_store(b->dup + i, g * by.up + act_acc(b->acc_up, i));
+            d = g * by.gate;
+        } else if (kind == ACT_GEGLU) {
+            vf dup = g * gelu(a) + act_acc(b->acc_up, i);
+            d = g * vf_load(b->up + i) * gelu_slope(a);
+            vf_store(b->dup + i, dup);
+        } else {
+            d = g * act_slope(kind, a, cap);
+        }
+        vf_store(b->dx + i, d + act_acc(b->acc, i));
+    }
 }
-VEC_ROW_KERNEL(act_bwd_in)
+static void act_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    const bool gated = act_gated(at_act(&c->at)->kind);
+    const int64_t n = view_cols(&c->in[0]) / (gated ? 2 : 1);
+    const float cap = at_act(&c->at)->cap;
+    float some[7][ROW_BLOCK];
+    for (int64_t r = lo; r < hi; r++) {
+        const void *x = row_at(&c->in[0], r), *dy = row_at(&c->dout[0], r), *acc = row_or_null(&c->acc[0], r);
+        void *dx = row_at(&c->din[0], r);
+        for (int64_t i = 0, m; i < n; i += m) {
+            m = row_block(n - i);
+            struct act_bwd b = {.x = row_floats(some[0], x, i, m, t),
+                                .dy = row_floats(some[1], dy, i, m, t),
+                                .acc = row_floats_or_null(some[2], acc, i, m, t),
+                                .dx = row_room(some[3], dx, i, m, t)};
+            if (gated) {
+                b.up = row_floats(some[4], x, n + i, m, t);
+                b.acc_up = row_floats_or_null(some[5], acc, n + i, m, t);
+                b.dup = row_room(some[6], dx, n + i, m, t);
+            }
+            ACT_EACH(act_bwd_block, &b, m, cap);
+            if (gated) row_put(dx, n + i, m, t, b.dup);
+            row_put(dx, i, m, t, b.dx);
+        }
+    }
+}
+VEC_BLOCK_KERNEL(act_bwd_in)
 
 #endif

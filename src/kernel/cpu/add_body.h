@@ -12,8 +12,8 @@
 
 /* One row: y = a + times dropout(b), or that alone when a is NULL; times 0 is 1. Any of the three may be the same
  * memory. */
-VEC_INLINE void dropout_row(void *y, const void *a, const void *b, int64_t n, struct mask *m, uint64_t first,
-                            float times, enum dtype t)
+VEC_INLINE void dropout_row_of(void *y, const void *a, const void *b, int64_t n, struct mask *m, uint64_t first,
+                               float times, enum dtype t)
 {
     for (int64_t begin = 0; begin < n; begin += MASK_CHUNK) {
         int64_t end = begin + MASK_CHUNK < n ? begin + MASK_CHUNK : n;
@@ -28,6 +28,11 @@ VEC_INLINE void dropout_row(void *y, const void *a, const void *b, int64_t n, st
         }
     }
 }
+VEC_APART void dropout_row(void *y, const void *a, const void *b, int64_t n, struct mask *m, uint64_t first,
+                           float times, enum dtype t)
+{
+    V_TYPED(t, dropout_row_of, y, a, b, n, m, first, times);
+}
 /* The counter of row r's first element; the index of rows is the last input, if there. */
 VEC_INLINE uint64_t mask_first(const struct kernel_call *c, int64_t r)
 {
@@ -36,7 +41,7 @@ VEC_INLINE uint64_t mask_first(const struct kernel_call *c, int64_t r)
     return (c->step->first_token + token) * (uint64_t)view_cols(main_view(c));
 }
 
-VEC_INLINE void add_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void add_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     struct mask m;
     mask_init(&m, at_dropout(&c->at), c->step);
@@ -44,9 +49,9 @@ VEC_INLINE void add_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi
         dropout_row(row_at(&c->out[0], r), row_at(&c->in[0], r), row_at(&c->in[1], r), view_cols(main_view(c)), &m,
                     m.threshold ? mask_first(c, r) : 0, at_dropout(&c->at)->times, t);
 }
-VEC_ROW_KERNEL(add_fwd)
+VEC_BLOCK_KERNEL(add_fwd)
 
-VEC_INLINE void dropout_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void dropout_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     struct mask m;
     mask_init(&m, at_dropout(&c->at), c->step);
@@ -54,9 +59,9 @@ VEC_INLINE void dropout_fwd_rows(const struct kernel_call *c, int64_t lo, int64_
         dropout_row(row_at(&c->out[0], r), NULL, row_at(&c->in[0], r), view_cols(main_view(c)), &m,
                     m.threshold ? mask_first(c, r) : 0, 0, t);
 }
-VEC_ROW_KERNEL(dropout_fwd)
+VEC_BLOCK_KERNEL(dropout_fwd)
 
-VEC_INLINE void dropout_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void dropout_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     struct mask m;
     mask_init(&m, at_dropout(&c->at), c->step);
@@ -64,7 +69,7 @@ VEC_INLINE void dropout_bwd_in_rows(const struct kernel_call *c, int64_t lo, int
         dropout_row(row_at(&c->din[0], r), row_or_null(&c->acc[0], r), row_at(&c->dout[0], r), view_cols(main_view(c)),
                     &m, m.threshold ? mask_first(c, r) : 0, 0, t);
 }
-VEC_ROW_KERNEL(dropout_bwd_in)
+VEC_BLOCK_KERNEL(dropout_bwd_in)
 
 /* dst = acc + src, nothing to do where they are one memory and acc is absent. */
 VEC_INLINE void add_row(void *dst, const void *acc, const void *src, int64_t n, enum dtype t)

@@ -155,12 +155,16 @@ static void unpermute_bwd_member(void *arg, int member, int n_members)
 static void unpermute_bwd_in(const struct kernel_call *c) { team_run_call(unpermute_bwd_member, c); }
 
 /* ---- latent attention ---- */
-VEC_INLINE void span_put(void *to, int64_t at, const void *acc, const void *x, int64_t from, int64_t n, enum dtype t)
+VEC_INLINE void span_put_of(void *to, int64_t at, const void *acc, const void *x, int64_t from, int64_t n, enum dtype t)
 {
     for (int64_t i = 0; i < n; i += VL) {
         int k = v_count(n - i);
         v_put(to, at + i, k, t, (x ? v_get(x, from + i, k, t) : vf_zero()) + v_get_or_zero(acc, at + i, k, t));
     }
+}
+VEC_APART void span_put(void *to, int64_t at, const void *acc, const void *x, int64_t from, int64_t n, enum dtype t)
+{
+    V_TYPED(t, span_put_of, to, at, acc, x, from, n);
 }
 /* to = acc + x from column `from` on. */
 VEC_INLINE void grad_put(void *to, const void *acc, const void *x, int64_t from, int64_t n, enum dtype t)
@@ -170,7 +174,7 @@ VEC_INLINE void grad_put(void *to, const void *acc, const void *x, int64_t from,
         v_put(to, i, k, t, v_get(x, from + i, k, t) + v_get_or_zero(acc, i, k, t));
     }
 }
-VEC_INLINE void mla_kv_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void mla_kv_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     const struct mla_kv_attrs *at = at_mla_kv(&c->at);
     int64_t A = at->head_dim, nope = at->nope, value = at->value, HA = at->heads * A;
@@ -185,7 +189,7 @@ VEC_INLINE void mla_kv_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t
         }
     }
 }
-VEC_ROW_KERNEL(mla_kv_fwd)
+VEC_BLOCK_KERNEL(mla_kv_fwd)
 VEC_INLINE void mla_kv_bwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     const struct mla_kv_attrs *at = at_mla_kv(&c->at);
@@ -205,7 +209,7 @@ VEC_INLINE void mla_kv_bwd_rows(const struct kernel_call *c, int64_t lo, int64_t
     }
 }
 VEC_ROW_KERNEL(mla_kv_bwd)
-VEC_INLINE void trim_run_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void trim_run_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     const struct trim_attrs *at = at_trim(&c->at);
     int64_t A = at->head_dim, value = at->value;
@@ -220,7 +224,7 @@ VEC_INLINE void trim_run_rows(const struct kernel_call *c, int64_t lo, int64_t h
             span_put(row_at(&c->din[0], r), h * A + value, acc, NULL, 0, A - value, t);
         }
 }
-VEC_ROW_KERNEL(trim_run)
+VEC_BLOCK_KERNEL(trim_run)
 VEC_INLINE void join_run_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     const int64_t n[2] = {c->in[0].n[1], c->in[1].n[1]}, at[2] = {0, n[0]};

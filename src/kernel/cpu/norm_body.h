@@ -19,7 +19,7 @@
 #include "kernel/cpu/vec_rows.h"
 
 /* Sum of (x - shift)^power over a row, power 1 or 2, in four chains. */
-VEC_INLINE float row_power_sum(const void *x, int64_t n, float shift, int power, enum dtype t)
+VEC_INLINE float row_power_sum_of(const void *x, int64_t n, float shift, int power, enum dtype t)
 {
     vf s[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()}, m = vf_set(shift);
     int64_t i = 0;
@@ -37,16 +37,30 @@ VEC_INLINE float row_power_sum(const void *x, int64_t n, float shift, int power,
     }
     return vf_sum((s[0] + s[1]) + (s[2] + s[3]));
 }
+VEC_APART float row_sum(const void *x, int64_t n, enum dtype t)
+{
+    return V_TYPED_VALUE(t, row_power_sum_of, x, n, 0, 1);
+}
+VEC_APART float row_squares(const void *x, int64_t n, float shift, enum dtype t)
+{
+    return V_TYPED_VALUE(t, row_power_sum_of, x, n, shift, 2);
+}
 
 /* y = (x - mean) * rstd * (plus + w) + b; b NULL: none. */
-VEC_INLINE void norm_apply(void *y, const void *x, const void *w, float plus, const void *b, int64_t n, float mean,
-                           float rstd, enum dtype t)
+VEC_INLINE void norm_apply_of(void *y, const void *x, const void *w, float plus, const void *b, int64_t n, float mean,
+                              float rstd, enum dtype t)
 {
     for (int64_t i = 0; i < n; i += VL) {
         int k = v_count(n - i);
         vf xhat = (v_get(x, i, k, t) - vf_set(mean)) * vf_set(rstd);
         v_put(y, i, k, t, vf_fma(xhat, v_get(w, i, k, t) + vf_set(plus), v_get_or_zero(b, i, k, t)));
     }
+}
+
+VEC_APART void norm_apply(void *y, const void *x, const void *w, float plus, const void *b, int64_t n, float mean,
+                          float rstd, enum dtype t)
+{
+    V_TYPED(t, norm_apply_of, y, x, w, plus, b, n, mean, rstd);
 }
 
 /* Columns that are normalised together: a head's, or a row's. Head h begins at element h * n. */
@@ -60,39 +74,39 @@ VEC_INLINE void *norm_at(const void *row, int64_t i, enum dtype t)
     return row ? (char *)(uintptr_t)row + (size_t)i * dtype_bytes(t) : NULL;
 }
 
-VEC_INLINE void rmsnorm_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void rmsnorm_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     float eps = at_norm(&c->at)->eps, plus = at_norm(&c->at)->plus;
     int64_t n = norm_cols(c), heads = norm_heads(c);
     for (int64_t r = lo; r < hi; r++)
         for (int64_t h = 0; h < heads; h++) {
             const void *x = norm_at(row_at(&c->in[0], r), h * n, t);
-            float rstd = 1.0f / sqrtf(row_power_sum(x, n, 0, 2, t) / (float)n + eps);
+            float rstd = 1.0f / sqrtf(row_squares(x, n, 0, t) / (float)n + eps);
             ((float *)c->out[1].p)[r * heads + h] = rstd;
             norm_apply(norm_at(row_at(&c->out[0], r), h * n, t), x, c->in[1].p, plus, NULL, n, 0, rstd, t);
         }
 }
-VEC_ROW_KERNEL(rmsnorm_fwd)
+VEC_BLOCK_KERNEL(rmsnorm_fwd)
 
-VEC_INLINE void layernorm_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void layernorm_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     float eps = at_norm(&c->at)->eps;
     int64_t n = view_cols(&c->in[0]);
     for (int64_t r = lo; r < hi; r++) {
         const void *x = row_at(&c->in[0], r);
         float *stat = row_at(&c->out[1], r);
-        float mean = row_power_sum(x, n, 0, 1, t) / (float)n;
-        float rstd = 1.0f / sqrtf(row_power_sum(x, n, mean, 2, t) / (float)n + eps);
+        float mean = row_sum(x, n, t) / (float)n;
+        float rstd = 1.0f / sqrtf(row_squares(x, n, mean, t) / (float)n + eps);
         stat[0] = mean;
         stat[1] = rstd;
         norm_apply(row_at(&c->out[0], r), x, c->in[1].p, 0, c->in[2].p, n, mean, rstd, t);
     }
 }
-VEC_ROW_KERNEL(layernorm_fwd)
+VEC_BLOCK_KERNEL(layernorm_fwd)
 
 /* ---- backward of x ---- */
-VEC_INLINE void norm_bwd_row(const struct kernel_call *c, int64_t r, int64_t h, float mean, float rstd, bool centred,
-                             enum dtype t)
+VEC_INLINE void norm_bwd_row_of(const struct kernel_call *c, int64_t r, int64_t h, float mean, float rstd, bool centred,
+                                enum dtype t)
 {
     int64_t n = norm_cols(c), i = 0;
     const void *x = norm_at(row_at(&c->in[0], r), h * n, t), *w = c->in[1].p;
@@ -122,31 +136,36 @@ VEC_INLINE void norm_bwd_row(const struct kernel_call *c, int64_t r, int64_t h, 
         v_put(dx, i, k, t, d + v_get_or_zero(acc, i, k, t));
     }
 }
-VEC_INLINE void rmsnorm_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+VEC_APART void norm_bwd_row(const struct kernel_call *c, int64_t r, int64_t h, float mean, float rstd, bool centred,
+                            enum dtype t)
+{
+    V_TYPED(t, norm_bwd_row_of, c, r, h, mean, rstd, centred);
+}
+static void rmsnorm_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     int64_t heads = norm_heads(c);
     for (int64_t r = lo; r < hi; r++)
         for (int64_t h = 0; h < heads; h++)
             norm_bwd_row(c, r, h, 0, ((const float *)c->out[1].p)[r * heads + h], false, t);
 }
-VEC_ROW_KERNEL(rmsnorm_bwd_in)
+VEC_BLOCK_KERNEL(rmsnorm_bwd_in)
 
-VEC_INLINE void layernorm_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void layernorm_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     for (int64_t r = lo; r < hi; r++) {
         const float *stat = row_at(&c->out[1], r);
         norm_bwd_row(c, r, 0, stat[0], stat[1], true, t);
     }
 }
-VEC_ROW_KERNEL(layernorm_bwd_in)
+VEC_BLOCK_KERNEL(layernorm_bwd_in)
 
 /* ---- columns on several ranks (kernel/ref/norm.c has the formulas) ---- */
-VEC_INLINE void squares_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void squares_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     for (int64_t r = lo; r < hi; r++)
-        *(float *)row_at(&c->out[0], r) = row_power_sum(row_at(&c->in[0], r), view_cols(&c->in[0]), 0, 2, t);
+        *(float *)row_at(&c->out[0], r) = row_squares(row_at(&c->in[0], r), view_cols(&c->in[0]), 0, t);
 }
-VEC_ROW_KERNEL(squares_fwd)
+VEC_BLOCK_KERNEL(squares_fwd)
 
 VEC_INLINE void squares_bwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
@@ -174,13 +193,13 @@ static float norm_by_rstd(const struct kernel_call *c, int64_t r)
     const struct norm_attrs *at = at_norm(&c->at);
     return 1.0f / sqrtf(*(const float *)row_at(&c->in[1], r) / (float)at->whole + at->eps);
 }
-VEC_INLINE void norm_by_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void norm_by_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     for (int64_t r = lo; r < hi; r++)
         norm_apply(row_at(&c->out[0], r), row_at(&c->in[0], r), c->in[2].p, at_norm(&c->at)->plus, NULL,
                    view_cols(&c->in[0]), 0, norm_by_rstd(c, r), t);
 }
-VEC_ROW_KERNEL(norm_by_fwd)
+VEC_BLOCK_KERNEL(norm_by_fwd)
 
 VEC_INLINE void norm_by_bwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {

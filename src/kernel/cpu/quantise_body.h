@@ -183,20 +183,39 @@ VEC_INLINE void quantise_pair(uint16_t *q, const uint16_t *x, const vf up[2], co
 }
 
 /* Columns [lo, hi) of a row, with a scale per column from lo on. from: of what is read, to: of q. */
-VEC_INLINE void quantise_cols(struct quantise_work *w, int64_t r, const void *row, int64_t lo, int64_t hi,
+VEC_INLINE void quantise_cols(const struct quantise_work *w, int64_t r, const void *row, int64_t lo, int64_t hi,
                               const float *up, const float *down, enum dtype from, enum dtype to)
+{
+    void *q = row_at(&w->c->out[0], r);
+    for (int64_t k = lo; k < hi; k += VL) {
+        const int n = v_count(hi - k);
+        vf u = v_get(up, k - lo, n, DT_F32), d = v_get(down, k - lo, n, DT_F32);
+        quantise_some(w, q, k, v_get(row, k, n, from), n, u, d, NULL, false, to);
+    }
+}
+/* The same by chance, where the generator sets the pace: types are no constants, and all have one loop. */
+VEC_APART void quantise_cols_chance(struct quantise_work *w, int64_t r, const void *row, int64_t lo, int64_t hi,
+                                    const float *up, const float *down, enum dtype from, enum dtype to)
 {
     void *q = row_at(&w->c->out[0], r);
     for (int64_t begin = lo; begin < hi; begin += MASK_CHUNK) {
         const int64_t end = begin + MASK_CHUNK < hi ? begin + MASK_CHUNK : hi;
-        const uint32_t *words = NULL;
-        if (w->rule.at->chance) words = quantise_words(w, r, begin, end, hi);
+        const uint32_t *words = quantise_words(w, r, begin, end, hi);
         for (int64_t k = begin; k < end; k += VL) {
             const int n = v_count(end - k);
-            vf u = v_get(up, k - lo, n, DT_F32), d = v_get(down, k - lo, n, DT_F32), x = v_get(row, k, n, from);
-            if (words) quantise_some(w, q, k, x, n, u, d, words + (k - begin), false, to);
-            else quantise_some(w, q, k, x, n, u, d, NULL, false, to);
+            vf u = v_get(up, k - lo, n, DT_F32), d = v_get(down, k - lo, n, DT_F32);
+            quantise_some(w, q, k, v_get(row, k, n, from), n, u, d, words + (k - begin), false, to);
         }
+    }
+}
+VEC_APART void quantise_span_chance(struct quantise_work *w, int64_t r, const void *x, void *q, int64_t lo, int64_t hi,
+                                    int64_t c1, float up, float down, bool element, enum dtype from, enum dtype to)
+{
+    const vf u = vf_set(up), d = vf_set(down);
+    for (int64_t k = lo; k < hi; k += VL) {
+        const int n = v_count(hi - k);
+        const uint32_t *words = quantise_words(w, r, k, k + n, c1);
+        quantise_some(w, q, k, v_get(x, k, n, from), n, u, d, words, element, to);
     }
 }
 
@@ -208,11 +227,7 @@ VEC_INLINE void quantise_span(struct quantise_work *w, int64_t r, const void *x,
     const struct quantise_lanes lanes = w->lanes;
     int64_t k = lo;
     if (w->rule.at->chance) {
-        for (; k < hi; k += VL) {
-            const int n = v_count(hi - k);
-            const uint32_t *words = quantise_words(w, r, k, k + n, c1);
-            quantise_some(w, q, k, v_get(x, k, n, from), n, u[0], d[0], words, element, to);
-        }
+        quantise_span_chance(w, r, x, q, lo, hi, c1, up, down, element, from, to);
         return;
     }
     if (from == DT_BF16 && to == DT_BF16)
@@ -365,7 +380,8 @@ VEC_INLINE void quantise_down(struct quantise_work *w, const struct quantise_pie
                      down[2] = {vf_load(m.down + k), vf_load(m.down + k + VL)};
             quantise_pair(q + k, x + k, up, down, &lanes);
         }
-        quantise_cols(w, r, row, p->c0 + m.n_pairs, p->c1, m.up + m.n_pairs, m.down + m.n_pairs, f, t);
+        if (at->chance) quantise_cols_chance(w, r, row, p->c0, p->c1, m.up, m.down, f, t);
+        else quantise_cols(w, r, row, p->c0 + m.n_pairs, p->c1, m.up + m.n_pairs, m.down + m.n_pairs, f, t);
     }
 }
 

@@ -23,22 +23,27 @@ VEC_INLINE void rotary_turn(void *y, const void *acc, const void *x, const float
         v_put(y, half + i, k, t, v + v_get_or_zero(acc, half + i, k, t));
     }
 }
+VEC_APART void rotary_turn_apart(void *y, const void *acc, const void *x, const float *cosines, int64_t half, bool back,
+                                 enum dtype t)
+{
+    V_TYPED(t, rotary_turn, y, acc, x, cosines, half, back);
+}
 VEC_INLINE void rotary_put(void *p, const void *acc, int64_t i, enum dtype t, float x)
 {
     if (acc) x += v_get_one(acc, i, t);
     v_put_one(p, i, t, x);
 }
 /* One head whose columns [at, at + wide) are turned, the rest copied. */
-VEC_INLINE void rotary_part(const struct rotary_attrs *a, void *y, const void *acc, const void *x, const float *cosines,
-                            bool back, enum dtype t)
+VEC_APART void rotary_part(const struct rotary_attrs *a, void *y, const void *acc, const void *x, const float *cosines,
+                           bool back, enum dtype t)
 {
     int64_t wide = a->dim ? a->dim : a->head_dim, half = wide / 2;
     for (int64_t i = 0; (x != y || acc) && i < a->head_dim; i++)
         if (i < a->at || i >= a->at + wide) rotary_put(y, acc, i, t, v_get_one(x, i, t));
     if (!a->pairs) {
         size_t off = (size_t)a->at * dtype_bytes(t);
-        rotary_turn((char *)y + off, acc ? (const char *)acc + off : NULL, (const char *)x + off, cosines, half, back,
-                    t);
+        rotary_turn_apart((char *)y + off, acc ? (const char *)acc + off : NULL, (const char *)x + off, cosines, half,
+                          back, t);
         return;
     }
     for (int64_t i = 0; i < half; i++) {

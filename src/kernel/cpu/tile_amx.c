@@ -20,6 +20,7 @@
 #define TILE_STORE(p, bytes, t) _tile_stored(t, p, bytes)
 #define TILE_DOT(c, a, b) _tile_dpbf16ps(c, a, b)
 #include "kernel/cpu/tile_mul_amx.h"
+#include "kernel/cpu/tile_pack_amx.h"
 #include "kernel/cpu/tile_rows.h"
 
 static inline __m512 tile_dot_bf16(__m512 s, __m512i a, __m512i b)
@@ -46,14 +47,6 @@ static const struct tile_config eight_tiles = {
 static void begin(void) { _tile_loadconfig(&eight_tiles); }
 static void end(void) { _tile_release(); }
 
-static void pack_a(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
-{
-    pack512(dst, s, lanes, depth, DT_BF16, MR_AMX, true, STEP_AMX);
-}
-static void pack_b(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
-{
-    pack512(dst, s, lanes, depth, DT_BF16, NR_AMX, false, STEP_AMX);
-}
 static void dot(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w, int64_t ldw, enum dtype t, int m,
                 int64_t n, int64_t depth)
 {
@@ -71,7 +64,7 @@ const struct tile_ops tile_ops_amx = {
     .name = "amx", .needs = ISA_AMX, .panel = DT_BF16,
     .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
     .mc = 256, .kc = 1024, .nc = 2048, .dot_rows = 8,
-    .pack_a = pack_a, .pack_b = pack_b, .mul = mul_amx, .finish = finish512, .promote = promote, .dot = dot,
+    .pack_a = pack_a_amx, .pack_b = pack_b_amx, .mul = mul_amx, .finish = finish512, .promote = promote, .dot = dot,
     .add_rows = add_rows512, .spin = spin_amx,
     .begin = begin, .end = end,
 };

@@ -13,9 +13,7 @@
 #ifndef TUTTI_KERNEL_CPU_TILE_MUL_AMX_H
 #define TUTTI_KERNEL_CPU_TILE_MUL_AMX_H
 
-#include "kernel/cpu/tile.h"
-
-enum { MR_AMX = 32, NR_AMX = 32, STEP_AMX = 32 };
+#include "kernel/cpu/tile_pack_amx.h"
 
 /* A whole 32 x 32 tile of C at c, rows `row` bytes apart. */
 static inline void mul_amx_full(char *c, int64_t row, const char *a, const char *b, int64_t steps)

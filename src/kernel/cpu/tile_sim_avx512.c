@@ -6,17 +6,10 @@
 
 #include "kernel/cpu/tile_mul_amx.h"
 #include "kernel/cpu/tile_pack512.h"
+#include "kernel/cpu/tile_pack_amx.h"
 #include "kernel/cpu/tile_plain.h"
 #include "kernel/cpu/tile_rows.h"
 
-static void pack_a(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
-{
-    pack512(dst, s, lanes, depth, DT_BF16, MR_AMX, true, STEP_AMX);
-}
-static void pack_b(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
-{
-    pack512(dst, s, lanes, depth, DT_BF16, NR_AMX, false, STEP_AMX);
-}
 static void nothing(void) {}
 
 static void promote(float *sum, const float *part, const float *a, const float *b, int rows, bool first)
@@ -29,7 +22,7 @@ const struct tile_ops tile_ops_sim512 = {
     .name = "amx-sim512", .needs = ISA_AVX512, .panel = DT_BF16,
     .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
     .mc = 256, .kc = 1024, .nc = 2048, .dot_rows = 32,
-    .pack_a = pack_a, .pack_b = pack_b, .mul = mul_amx, .finish = finish512, .promote = promote, .dot = plain_dots,
+    .pack_a = pack_a_amx, .pack_b = pack_b_amx, .mul = mul_amx, .finish = finish512, .promote = promote, .dot = plain_dots,
     .add_rows = add_rows512, .spin = spin_amx,
     .begin = nothing, .end = nothing,
 };

@@ -57,40 +57,62 @@ VEC_INLINE bool v_takes(enum dtype t) { return t == DT_F32 || t == DT_BF16 || t 
         else if ((type) == DT_F16) name(__VA_ARGS__, DT_F16);                                                          \
         else name(__VA_ARGS__, DT_F32);                                                                                \
     } while (0)
+#define V_TYPED_VALUE(type, name, ...)                                                                                 \
+    ((type) == DT_BF16  ? name(__VA_ARGS__, DT_BF16)                                                                   \
+     : (type) == DT_F16 ? name(__VA_ARGS__, DT_F16)                                                                    \
+                        : name(__VA_ARGS__, DT_F32))
+
+/* A function of its own, for a loop over a row that several operations have: compiled once for each type, where
+ * inlining would compile it once for each type and operation. name(..., t) is of name_of(..., t), whose t is a
+ * constant. */
+#define VEC_APART static __attribute__((noinline, unused))
+
+/* Less than a vector of 16-bit numbers, out of line: a row has one such place, and every load and store of a loop would
+ * have its code. */
+#define VEC_ASIDE static __attribute__((noinline, cold, unused))
+VEC_ASIDE void v_get_few(float to[VL], const uint16_t *p, int n, enum dtype t)
+{
+    uint16_t some[VL] = {0};
+    memcpy(some, p, (size_t)n * 2);
+    vf_store(to, t == DT_BF16 ? vf_load_bf16(some) : vf_load_f16(some));
+}
+VEC_ASIDE void v_put_few(uint16_t *p, const float from[VL], int n, enum dtype t)
+{
+    uint16_t some[VL];
+    if (t == DT_BF16) vf_narrow_bf16(some, vf_load(from));
+    else vf_store_f16(some, vf_load(from));
+    memcpy(p, some, (size_t)n * 2);
+}
 
 VEC_INLINE vf v_get(const void *p, int64_t i, int n, enum dtype t)
 {
-    if (t == DT_BF16) {
-        const uint16_t *q = (const uint16_t *)p + i;
-        return n == VL ? vf_load_bf16(q) : vf_from_bf16(vi_load_u16_n(q, n));
+    if (t == DT_F32) return n == VL ? vf_load((const float *)p + i) : vf_load_n((const float *)p + i, n);
+    const uint16_t *q = (const uint16_t *)p + i;
+    if (n < VL) {
+        float some[VL];
+        v_get_few(some, q, n, t);
+        return vf_load(some);
     }
-    if (t == DT_F16) {
-        const uint16_t *q = (const uint16_t *)p + i;
-        uint16_t some[VL] = {0};
-        if (n == VL) return vf_load_f16(q);
-        memcpy(some, q, (size_t)n * 2);
-        return vf_load_f16(some);
-    }
-    const float *q = (const float *)p + i;
-    return n == VL ? vf_load(q) : vf_load_n(q, n);
+    return t == DT_BF16 ? vf_load_bf16(q) : vf_load_f16(q);
 }
 VEC_INLINE void v_put(void *p, int64_t i, int n, enum dtype t, vf a)
 {
-    if (t == DT_BF16) {
-        uint16_t *q = (uint16_t *)p + i;
-        if (n == VL) vf_narrow_bf16(q, a);
-        else vf_narrow_bf16_n(q, a, n);
+    if (t == DT_F32) {
+        float *q = (float *)p + i;
+        if (n == VL) vf_store(q, a);
+        else vf_store_n(q, a, n);
         return;
     }
-    if (t == DT_F16) {
-        uint16_t *q = (uint16_t *)p + i, some[VL];
-        vf_store_f16(n == VL ? q : some, a);
-        if (n < VL) memcpy(q, some, (size_t)n * 2);
-        return;
+    uint16_t *q = (uint16_t *)p + i;
+    if (n < VL) {
+        float some[VL];
+        vf_store(some, a);
+        v_put_few(q, some, n, t);
+    } else if (t == DT_BF16) {
+        vf_narrow_bf16(q, a);
+    } else {
+        vf_store_f16(q, a);
     }
-    float *q = (float *)p + i;
-    if (n == VL) vf_store(q, a);
-    else vf_store_n(q, a, n);
 }
 /* One element. */
 VEC_INLINE float v_get_one(const void *p, int64_t i, enum dtype t)

@@ -16,7 +16,7 @@
 #include "kernel/cpu/vec_rows.h"
 #include "kernel/xent_parts.h"
 
-VEC_INLINE float xent_max(const void *x, int64_t n, enum dtype t)
+VEC_INLINE float xent_max_of(const void *x, int64_t n, enum dtype t)
 {
     vf low = vf_set(-INFINITY), m[4] = {low, low, low, low};
     int64_t i = 0;
@@ -28,12 +28,13 @@ VEC_INLINE float xent_max(const void *x, int64_t n, enum dtype t)
     }
     return vf_hmax(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
 }
+VEC_APART float xent_max(const void *x, int64_t n, enum dtype t) { return V_TYPED_VALUE(t, xent_max_of, x, n); }
 /* exp of a difference <= 0; -inf gives 0, NaN stays. */
 VEC_INLINE vf xent_exp(vf d) { return v_exp2(vf_max(vf_set(-200.0f), d * vf_set(1.44269504f)), 0); }
 
 /* Sum of exp(x - max): float lanes over blocks of XENT_BLOCK elements, blocks in double. */
 enum { XENT_BLOCK = 4096 };
-VEC_INLINE double xent_sum(const void *x, int64_t n, float max, enum dtype t)
+VEC_INLINE double xent_sum_of(const void *x, int64_t n, float max, enum dtype t)
 {
     double total = 0;
     for (int64_t begin = 0; begin < n; begin += XENT_BLOCK) {
@@ -48,6 +49,10 @@ VEC_INLINE double xent_sum(const void *x, int64_t n, float max, enum dtype t)
         total += (double)vf_sum(s[0] + s[1]);
     }
     return total;
+}
+VEC_APART double xent_sum(const void *x, int64_t n, float max, enum dtype t)
+{
+    return V_TYPED_VALUE(t, xent_sum_of, x, n, max);
 }
 static float xent_logit(const struct kernel_call *c, int64_t r, int64_t v)
 {
@@ -69,7 +74,7 @@ VEC_INLINE struct xent_row xent_whole(const struct kernel_call *c, int64_t r, en
     return xent_has_parts(c) ? xent_combine(c, r) : xent_here(c, r, t);
 }
 
-VEC_INLINE void xent_part_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void xent_part_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     for (int64_t r = lo; r < hi; r++) {
         struct xent_row x = xent_here(c, r, t);
@@ -79,9 +84,9 @@ VEC_INLINE void xent_part_rows(const struct kernel_call *c, int64_t lo, int64_t 
         s[2] = (float)x.logit;
     }
 }
-VEC_ROW_KERNEL(xent_part)
+VEC_BLOCK_KERNEL(xent_part)
 
-VEC_INLINE void xent_nats_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+static void xent_nats_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     double *nats = c->scratch;
     for (int64_t r = lo; r < hi; r++) {
@@ -90,7 +95,7 @@ VEC_INLINE void xent_nats_rows(const struct kernel_call *c, int64_t lo, int64_t 
         nats[r] = x.max + log(x.sum) - x.logit;
     }
 }
-VEC_ROW_KERNEL(xent_nats)
+VEC_BLOCK_KERNEL(xent_nats)
 
 static double xent_get(const struct view *v, int64_t r, int64_t c)
 {
