@@ -84,8 +84,8 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "--version")) {
         char missing[128];
         media_missing(missing);
-        printf("tutti %s%s%s%s%s\n", TUTTI_VERSION, comm_mpi_name() ? ", " : "", comm_mpi_name() ? comm_mpi_name() : "",
-               missing[0] ? ", " : "", missing);
+        printf("tutti %s%s%s%s%s, kernels up to %s\n", TUTTI_VERSION, comm_mpi_name() ? ", " : "",
+               comm_mpi_name() ? comm_mpi_name() : "", missing[0] ? ", " : "", missing, isa_name(isa_built()));
         return 0;
     }
     const struct cli_command *c = cli_choose("", commands, N_COMMANDS, argv[1]);

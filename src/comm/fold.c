@@ -4,10 +4,25 @@
  * (every processor with AVX2 has F16C, which not all compilers can ask for). */
 #include "comm/fold.h"
 
+#include "base/isa_built.h"
+
 #define HAS(feature) __builtin_cpu_supports(feature)
 
-/* How many of the tables below this processor runs. */
-static int usable(void)
+/* clang-format off */
+static const struct fold_table *const tables[] = {
+    &fold_portable,
+#if defined(__x86_64__)
+    &fold_avx2,
+    IF_AVX512(&fold_avx512,)
+#elif defined(__aarch64__)
+    &fold_neon,
+#endif
+};
+/* clang-format on */
+enum { N_TABLES = (int)(sizeof tables / sizeof *tables) };
+
+/* How many of the tables this processor runs, were all there. */
+static int runs(void)
 {
 #if defined(__x86_64__)
     if (!HAS("avx2") || !HAS("fma")) return 1;
@@ -19,19 +34,9 @@ static int usable(void)
 #endif
 }
 
-const struct fold_table *fold_at(int i)
-{
-    static const struct fold_table *const all[] =
-    { &fold_portable,
-#if defined(__x86_64__)
-      &fold_avx2,
-      &fold_avx512,
-#elif defined(__aarch64__)
-      &fold_neon,
-#endif
-    };
-    return i >= 0 && i < usable() ? all[i] : NULL;
-}
+static int usable(void) { return runs() < N_TABLES ? runs() : N_TABLES; }
+
+const struct fold_table *fold_at(int i) { return i >= 0 && i < usable() ? tables[i] : NULL; }
 
 const struct fold_table *fold_best(void) { return fold_at(usable() - 1); }
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/isa_built.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -63,9 +65,12 @@ static enum isa probe(void) { return ISA_REF; }
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static enum isa found; /* written once, under `once` */
 
+enum isa isa_built(void) { return TUTTI_ISA_BUILT < ISA_N ? (enum isa)TUTTI_ISA_BUILT : (enum isa)(ISA_N - 1); }
+
 static void probe_once(void)
 {
     found = probe();
+    if (found > isa_built()) found = isa_built();
     const char *limit = getenv("TUTTI_ISA");
     for (int i = 0; limit && i < ISA_N; i++)
         if (!strcmp(limit, names[i]) && (enum isa)i < found) found = (enum isa)i;

@@ -23,6 +23,8 @@ enum isa {
     ISA_N
 };
 enum isa cpu_isa(void);
+/* The highest level that this program has kernels of (isa_built.h): cpu_isa() is never above it. */
+enum isa isa_built(void);
 /* What TUTTI_ISA says and no processor of this architecture has; NULL: it says nothing, or a level. */
 const char *isa_unknown(void);
 const char *isa_name(enum isa isa); /* "ref", "avx2", ... as TUTTI_ISA takes them */

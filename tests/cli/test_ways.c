@@ -20,6 +20,7 @@
 
 #include <stdatomic.h>
 
+#include "base/isa_built.h"
 #include "cli/explain.h"
 #include "kernel/codes_product.h"
 #include "kernel/cpu/build.h"
@@ -107,12 +108,12 @@ FAMILY(onednn, SEEN_ONEDNN)
     }
 
 #if defined(__x86_64__)
-#define QUANTISES(X) X(avx2, ISA_AVX2) X(avx512, ISA_AVX512)
-#define BUILDS(X) X(avx2, ISA_AVX2) X(avx512, ISA_AVX512) X(avx512bf16, ISA_AVX512_BF16)
-#define ROWS(X) BUILDS(X) X(amx, ISA_AMX)
+#define QUANTISES(X) X(avx2, ISA_AVX2) IF_AVX512(X(avx512, ISA_AVX512))
+#define BUILDS(X) QUANTISES(X) IF_AVX512BF16(X(avx512bf16, ISA_AVX512_BF16))
+#define ROWS(X) BUILDS(X) IF_AMX(X(amx, ISA_AMX))
 #elif defined(__aarch64__)
 #define QUANTISES(X) X(neon, ISA_NEON)
-#define BUILDS(X) X(neon, ISA_NEON) X(neonbf16, ISA_NEON_BF16)
+#define BUILDS(X) X(neon, ISA_NEON) IF_NEONBF16(X(neonbf16, ISA_NEON_BF16))
 #define ROWS(X) BUILDS(X)
 #else
 #define QUANTISES(X)

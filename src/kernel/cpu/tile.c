@@ -8,20 +8,26 @@
  */
 #include "kernel/cpu/tile.h"
 
+#include "base/isa_built.h"
 #include "kernel/cpu/tile_rows.h"
 
+/* clang-format off */
 static const struct tile_choice {
     const struct tile_ops *ops;
     bool not_intel; /* pays on other makers' CPUs only */
 } choices[] = {
 #if defined(__x86_64__)
-    {&tile_ops_amx, false},      {&tile_ops_avx512bf16, true}, {&tile_ops_avx512, false}, {&tile_ops_avx2, false},
+    IF_AMX({&tile_ops_amx, false},)
+    IF_AVX512BF16({&tile_ops_avx512bf16, true},)
+    IF_AVX512({&tile_ops_avx512, false},)
+    {&tile_ops_avx2, false},
 #elif defined(__aarch64__)
-    {&tile_ops_neonbf16, false},
+    IF_NEONBF16({&tile_ops_neonbf16, false},)
     {&tile_ops_neon, false},
 #endif
     {&tile_ops_portable, false},
 };
+/* clang-format on */
 
 static bool made_by_intel(void)
 {
@@ -46,20 +52,22 @@ const struct tile_ops *tile_ops_get(enum dtype t)
 
 const struct tile_ops *tile_ops_at(int i)
 {
-    static const struct tile_ops *const all[] =
-    { &tile_ops_portable,
-      &tile_ops_sim,
+    /* clang-format off */
+    static const struct tile_ops *const all[] = {
+        &tile_ops_portable,
+        &tile_ops_sim,
 #if defined(__x86_64__)
-      &tile_ops_sim512,
-      &tile_ops_avx2,
-      &tile_ops_avx512,
-      &tile_ops_avx512bf16,
-      &tile_ops_amx,
+        IF_AVX512(&tile_ops_sim512,)
+        &tile_ops_avx2,
+        IF_AVX512(&tile_ops_avx512,)
+        IF_AVX512BF16(&tile_ops_avx512bf16,)
+        IF_AMX(&tile_ops_amx,)
 #elif defined(__aarch64__)
-      &tile_ops_neon,
-      &tile_ops_neonbf16,
+        &tile_ops_neon,
+        IF_NEONBF16(&tile_ops_neonbf16,)
 #endif
     };
+    /* clang-format on */
     return i >= 0 && (size_t)i < sizeof all / sizeof all[0] ? all[i] : NULL;
 }
 

@@ -3,6 +3,7 @@
 #ifndef TUTTI_KERNEL_CPU_TILE_ROWS_H
 #define TUTTI_KERNEL_CPU_TILE_ROWS_H
 
+#include "base/isa_built.h"
 #include "kernel/cpu/tile.h"
 
 extern const struct tile_ops tile_ops_portable;
@@ -23,13 +24,13 @@ extern const struct tile_ops tile_ops_neonbf16;
  */
 #if defined(__x86_64__)
 #define TILE_WAYS(WAY)                                                                                                 \
-    WAY(amx, "amx", "bf16")                                                                                            \
-    WAY(avx512bf16, "avx512-bf16", "bf16")                                                                             \
-    WAY(avx512, "avx512", "f32")                                                                                       \
+    IF_AMX(WAY(amx, "amx", "bf16"))                                                                                    \
+    IF_AVX512BF16(WAY(avx512bf16, "avx512-bf16", "bf16"))                                                              \
+    IF_AVX512(WAY(avx512, "avx512", "f32"))                                                                            \
     WAY(avx2, "avx2", "f32")
 #elif defined(__aarch64__)
 #define TILE_WAYS(WAY)                                                                                                 \
-    WAY(neonbf16, "neon-bf16", "bf16")                                                                                 \
+    IF_NEONBF16(WAY(neonbf16, "neon-bf16", "bf16"))                                                                    \
     WAY(neon, "neon", "f32")
 #else
 #define TILE_WAYS(WAY) WAY(portable, "portable", "f32")
