@@ -51,7 +51,7 @@ static void name_group(struct trace *t, int i)
     int same = 1;
     snprintf(g->name, sizeof g->name, "%s", text);
     for (int k = 0; k < i; k++)
-        if (!strcmp(t->group[k].name, g->name)) snprintf(g->name, sizeof g->name, "%.66s (%d)", text, ++same);
+        if (!strcmp(t->group[k].name, g->name)) snprintf(g->name, sizeof g->name, "%.65s (%d)", text, ++same);
 }
 
 static struct trace_group *group_of(struct trace *t, const struct comm *c)
