@@ -211,7 +211,7 @@ day() {
     ) &
     local waiting=$!
     if [ "$sanitizer" = thread ]; then name=tsan what=thread column=4 prefix=("${unmoved[@]}"); fi
-    build_sanitized "$name" "build-$name-day" "$what" -DTUTTI_TEST_MPI=OFF
+    build_sanitized "$name" "build-$name-day" "$what" -DTUTTI_TEST_MPI=OFF -DTUTTI_ISA=native
     wait $waiting || rc=$?
     if [ $rc != 0 ]; then failed=1; fi
     cat "$waits.log"
@@ -220,7 +220,7 @@ day() {
     names=$(mktemp)
     (cd "$root/build-$name-day" && ctest -N -LE '^(long|whole|fuzz|package|grid)$' | sed -n 's/^ *Test *#[0-9]*: //p') >"$names"
     # shellcheck disable=SC2046 # rooms are words
-    bash "$root/tests/chosen.sh" "$names" $column "${TUTTI_SANITIZED_SECONDS:-450}" "$drawn" $(changed_rooms) >"$names.chosen" 2>"$names.told"
+    bash "$root/tests/chosen.sh" "$names" $column "${TUTTI_SANITIZED_SECONDS:-400}" "$drawn" $(changed_rooms) >"$names.chosen" 2>"$names.told"
     suite "$name" "$root/build-$name-day" -R "^($(sed 's/[.]/[.]/g' "$names.chosen" | paste -sd '|'))\$"
     lines+=("           chosen: $(cat "$names.told")")
     rm -f "$names" "$names.chosen" "$names.told"
