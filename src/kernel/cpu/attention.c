@@ -4,6 +4,7 @@
  * cache need no panels, and are a way of their own. */
 #include "kernel/cpu/attention.h"
 
+#include "base/isa_built.h"
 #include "kernel/cpu/build.h"
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/tile_rows.h"
@@ -17,15 +18,15 @@ struct ways {
 /* The pairs that cpu_build and tile_ops_get give. */
 #if defined(__x86_64__)
 #define PAIRS(WAY)                                                                                                     \
-    WAY(avx512bf16, amx, "avx512-bf16", ", amx panels")                                                                \
-    WAY(avx512bf16, avx512bf16, "avx512-bf16", "")                                                                     \
-    WAY(avx512bf16, avx512, "avx512-bf16", ", avx512 panels")                                                          \
-    WAY(avx512, avx512, "avx512", "")                                                                                  \
+    IF_AMX(WAY(avx512bf16, amx, "avx512-bf16", ", amx panels"))                                                        \
+    IF_AVX512BF16(WAY(avx512bf16, avx512bf16, "avx512-bf16", ""))                                                      \
+    IF_AVX512BF16(WAY(avx512bf16, avx512, "avx512-bf16", ", avx512 panels"))                                           \
+    IF_AVX512(WAY(avx512, avx512, "avx512", ""))                                                                       \
     WAY(avx2, avx2, "avx2", "")
 #elif defined(__aarch64__)
 #define PAIRS(WAY)                                                                                                     \
-    WAY(neonbf16, neonbf16, "neon-bf16", "")                                                                           \
-    WAY(neonbf16, neon, "neon-bf16", ", neon panels")                                                                  \
+    IF_NEONBF16(WAY(neonbf16, neonbf16, "neon-bf16", ""))                                                              \
+    IF_NEONBF16(WAY(neonbf16, neon, "neon-bf16", ", neon panels"))                                                     \
     WAY(neon, neon, "neon", "")
 #else
 #define PAIRS(WAY)

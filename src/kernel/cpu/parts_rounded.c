@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AMAX_PARTS and QUANTISE_PARTS: part by part by this CPU's kernels for one tensor. How many rows a part has is known
  * only when it runs, and these kernels leave some shapes to the reference, whose bits they have: so may a part be. */
+#include "base/isa_built.h"
 #include "kernel/cpu/build.h"
 #include "kernel/cpu/cpu.h"
 #include "kernel/expert_parts.h"
@@ -20,7 +21,7 @@ static size_t scratch(const struct kernel_call *c, const struct kernel_family *f
 }
 
 #if defined(__x86_64__)
-#define PARTS_WAYS(WAY) WAY(avx512) WAY(avx2)
+#define PARTS_WAYS(WAY) IF_AVX512(WAY(avx512)) WAY(avx2)
 #elif defined(__aarch64__)
 #define PARTS_WAYS(WAY) WAY(neon)
 #else
