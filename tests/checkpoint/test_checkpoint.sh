@@ -4,7 +4,7 @@
 # usage: test_checkpoint.sh TUTTI SOURCE_DIR
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 fixtures=$2/tests/checkpoint/fixtures
 cd "$dir" || exit 1
 export LOG=warn

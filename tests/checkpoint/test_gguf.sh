@@ -4,7 +4,7 @@
 # say is refused, and a file that was there stays.
 #   test_gguf.sh TUTTI ROOT
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 export LOG=warn
 

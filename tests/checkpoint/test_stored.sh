@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A stored checkpoint of each version of the format (scripts/stored_checkpoint.sh makes them): verified, read, and trained
 # on from by two layouts; a damaged byte of each is found; both hold the same state.
-source "$(dirname "$0")/../script.sh"
+source "$(dirname "$0")/../script.sh" || exit
 
 n=0
 for ((i = 0; i < 40; i++)); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs; they sleep."; done >"$dir/text.txt"

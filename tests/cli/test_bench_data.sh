@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tutti bench data: rates of texts and batches, what is needed from each of its three places, the best setting, refusals.
 # And data_wait_s of a run, whose batches are the same for any number of workers.
-. "$(dirname "$0")/../script.sh"
+. "$(dirname "$0")/../script.sh" || exit
 for i in $(seq 3000); do echo "Line $i of a text that is measured."; done >"$dir/t.txt"
 cat >"$dir/c.yaml" <<EOF
 model: {layers: 1, hidden: 16, heads: 2, kv_heads: 2, ffn: 32, seq_len: 32}

@@ -3,7 +3,7 @@
 # What docs/cluster.md gives to who has a cluster. The batch scripts of examples/slurm/ run, with stand-ins for srun, mpirun, scontrol and
 # scancel (Slurm's own are not asked for): each way that a turn can end leads to the right next step. Recipes name what exists.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI@}"
 mkdir "$dir/bin"
 # The stand-in starts one rank, and does to it what EVENT says as soon as there is a line of metrics, or a checkpoint.

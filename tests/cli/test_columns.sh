@@ -6,7 +6,7 @@
 # left out (--full) there is at least as much.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 fits() { # fits WHAT: of $dir/out
     awk 'length($0) > 100 { n++; if (n == 1) first = $0 } END { if (n) { print n " lines beyond 100 columns, the first: " first; exit 1 } }' "$dir/out" >"$dir/long" ||

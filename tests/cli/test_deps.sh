@@ -3,7 +3,7 @@
 # What deps.sh would install, on a machine made of pretence: the quickstart one MPI library, the tests both and a browser; a
 # browser or an MPI library that cannot be had is said and is no error; what is needed and cannot be had is one; nothing is touched when all is there.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 mkdir "$dir/bin"
 for tool in bash cat chmod cut dirname env grep head mktemp readlink rm; do ln -s "$(command -v $tool)" "$dir/bin/"; done
 pretend() { printf '#!/bin/bash\n%s\n' "$2" >"$dir/bin/$1" && chmod +x "$dir/bin/$1"; }

@@ -4,7 +4,7 @@
 # together send what the plan says, so none is left out.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 # Bytes that rank 0 sends in a step, as planned.
 planned() {

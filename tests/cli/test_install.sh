@@ -3,7 +3,7 @@
 # What is installed works where it lies: the program, a program of one's own through pkg-config, manual pages, completion. The
 # list of keys in docs/ is the program's own.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 build=$(dirname "$tutti")
 "$root/scripts/manual.sh" "$tutti" "$dir/manual" || fail "manual.sh"
 cmp -s "$dir/manual/config.md" "$root/docs/config.md" || fail "docs/config.md is old: scripts/manual.sh build/tutti OUT, then copy OUT/config.md"

@@ -3,7 +3,7 @@
 # suite: long addresses
 # What --json prints: one object, the schema first, and no field that docs/json.md does not name in the section of that schema.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 export LC_ALL=C
 tiny=(model.layers=2 model.hidden=32 model.heads=2 model.kv_heads=2 model.ffn=64 model.seq_len=32 batch.global=4 batch.micro=2)
 config=$root/examples/quickstart.yaml

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The pictures of docs/layouts are what the program draws: EXAMPLE-RANKS.svg. Some page shows each. Wrong requests end in 2.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$root" || exit 1
 for picture in docs/layouts/*.svg; do
     name=$(basename "$picture" .svg)

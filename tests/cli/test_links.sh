@@ -3,7 +3,7 @@
 # suite: unwatched sanitizers
 # Links and names in the docs are true: lines of definitions, files that exist, pages that are there.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 "$root/scripts/links.sh" --check || fail "scripts/links.sh writes the lines as they are now"
 [ "$(grep -oE '#L[0-9]+' "$root/docs/tour.md" | wc -l)" -ge 30 ] || fail "the tour has lost its links"
 

@@ -4,7 +4,7 @@
 # where it is unpacked; what they say they need is what the program is linked with. Long, because it compiles everything twice (with little
 # optimization, which is cheapest: with none, what the kernels are made of takes minutes; it hides no path, date or order that a build could leak).
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 if nm "$library" 2>/dev/null | grep -q "__asan_init\|__tsan_init"; then echo "the packages are built without sanitizers, whichever build this is"; exit 0; fi
 mkdir "$dir/work"
 export SOURCE_DATE_EPOCH=1700000000 TUTTI_PACKAGE_VERSION=7.8.9

@@ -5,7 +5,7 @@
 # The program itself: its table of commands, versions, and that results and messages go their own ways.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 # expect STATUS STDOUT STDERR COMMAND...: words, split at |, that each stream holds; - means the stream is empty
 expect() {

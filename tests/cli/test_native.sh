@@ -3,7 +3,7 @@
 # suite: unwatched sanitizers
 # -DTUTTI_ISA=native configures: the kernels of what this machine runs and no others, and no level but all and native.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 configure() { cmake -S "$root" -B "$dir/$1" "${@:2}" >"$dir/log" 2>&1; }
 kernels() { grep -oE "src/[a-z_/]*_(avx2|avx512|avx512bf16|amx|neon|neonbf16)\.c\"" "$dir/$1/compile_commands.json" | sort -u; }
 

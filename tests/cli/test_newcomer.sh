@@ -5,7 +5,7 @@
 # can be done and is hardly meant, said before the first step. Nothing waits, and nothing is begun that cannot end well.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 
 # expect STATUS WORDS COMMAND...: exit status, and each word (split at |) in what is said

@@ -4,7 +4,7 @@
 # bench train steps through a parameter server.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 cat >"$dir/toy.yaml" <<END
 model: {family: gpt2, layers: 1, hidden: 24, heads: 2, ffn: 32, vocab: 257, seq_len: 9}

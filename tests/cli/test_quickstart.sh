@@ -4,7 +4,7 @@
 # scripts/quickstart.sh on a small checkout, packages and compiler left out: it measures its steps, trains, shows samples while it
 # learns, writes and makes a page; killed, it goes on; finished, it goes straight to the text and writes the same one.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 mkdir -p "$dir/build" "$dir/scripts" "$dir/tests" "$dir/tmp"
 export TMPDIR=$dir/tmp
 ln -s "$tutti" "$dir/build/tutti"

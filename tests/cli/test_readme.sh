@@ -4,7 +4,7 @@
 # What a stranger copies from the README runs: every command of the program there, in order, in a folder with the README's names;
 # training is cut short, FOLDER is some text, HF_FOLDER an exported model. `bench` takes minutes and has tests of its own.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 ran=0
 mkdir -p "$dir/build" "$dir/FOLDER"
 ln -s "$tutti" "$dir/build/tutti"

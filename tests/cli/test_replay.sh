@@ -4,7 +4,7 @@
 # wrote; in another layout with digits close to them; nothing in the run's directory changes; steps, runs and layouts
 # that cannot be are refused; a run whose record says something else is told so, with status 1.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cat >"$dir/c.yaml" <<YAML
 model: {family: llama, layers: 1, hidden: 16, heads: 2, ffn: 20, seq_len: 16}
 data: {train: [$root/README.md]}

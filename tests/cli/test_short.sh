@@ -4,7 +4,7 @@
 # with what was wanted; memory.check: false tries all the same. plan predicts what no machine here could hold.
 set -euo pipefail
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 head -c 20000 "$root/src/config/config_keys.c" >"$dir/text.txt"
 cat >"$dir/c.yaml" <<END
 model: {layers: 2, hidden: 32, heads: 2, seq_len: 16}

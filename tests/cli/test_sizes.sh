@@ -4,7 +4,7 @@
 # Every row of docs/model-sizes.md: a model of its keys has the parameters that the published one has.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 printf 'model: {seq_len: 64}\nbatch: {global: 1, micro: 1}\nrun: {threads: 1}\n' >"$dir/plan.yaml"
 n=0
 while IFS='|' read -r _ name keys count _; do

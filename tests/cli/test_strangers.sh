@@ -4,7 +4,7 @@
 # would speak to the terminal (keys of JSON lines, members of archives, tensors, runs, hosts) are spelt by every command.
 #   test_strangers.sh TUTTI ROOT
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 esc=$'\033]0;mine\007\033[31m\302\233'
 cat >c.yaml <<YAML

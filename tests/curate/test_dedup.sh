@@ -4,7 +4,7 @@
 # on; memory does not grow with the corpus; folders that hold something else, and options that contradict each other, are refused.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 # corpus FOLDER DOCUMENTS: in four files, some documents alike.
 corpus() {

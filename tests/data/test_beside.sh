@@ -4,7 +4,7 @@
 # when the folder is an input (source/beside_data.h). Files of the same names that are somebody's own are read.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 # documents FOLDER: what is read of it, a line each, sorted.
 documents() {

@@ -3,7 +3,7 @@
 # Captions of pictures from a config: a run that learns them, the same on two ranks and after an interruption; a projector that learns alone; a
 # text behind a picture; folders of Megatron-Energon, which are what their shards are; what is refused.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 make=$(dirname "$tutti")/tests/make_shards
 [ -x "$make" ] || { echo "skipped: $make was not built"; exit 77; }
 cd "$dir" || exit 1

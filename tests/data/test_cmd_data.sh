@@ -3,7 +3,7 @@
 # `tutti data`: the round trip through its three commands, and what it says to wrong requests.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 [ -x "$tutti" ] || { echo "no program $tutti"; exit 1; }
 
 

@@ -4,7 +4,7 @@
 # tokenizer's file as it was.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 for i in $(seq 40); do echo "First Citizen: before we proceed any further, hear me speak. $i"; done > "$dir/text.txt"
 small="model.layers=1 model.hidden=32 model.ffn=64 model.seq_len=16 batch.global=2 batch.micro=2 run.steps=2"
 for kind in llama2 t5 bert; do

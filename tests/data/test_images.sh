@@ -3,7 +3,7 @@
 # Shards of pictures from a config: a run that learns them, the same on more ranks and workers and after an interruption; what is said
 # of samples; what is refused.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 make=$(dirname "$tutti")/tests/make_shards
 [ -x "$make" ] || { echo "skipped: $make was not built"; exit 77; }
 cd "$dir" || exit 1

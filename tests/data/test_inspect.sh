@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Conversations through training: only answers count as trained, in every layout alike; and data inspect: text, tokens, page, JSON, with
 # what a terminal or a browser would obey taken out.
-. "$(dirname "$0")/../script.sh"
+. "$(dirname "$0")/../script.sh" || exit
 
 printf '%s\n' '{"messages":[{"role":"user","content":"Say \u001b[31m<b>&\u009b it"},{"role":"assistant","content":"Yes & no."}]}' \
   '{"messages":[{"role":"user","content":"More"},{"role":"assistant","content":"One.\nTwo."},{"role":"user","content":"?"},{"role":"assistant","content":"Three"}]}' >"$dir/two.jsonl"

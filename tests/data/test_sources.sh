@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Parquet tables, tar shards, Megatron's token files and bad records through the commands and in training.
-source "$(dirname "${BASH_SOURCE[0]}")/../script.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../script.sh" || exit
 fixtures=$root/tests/data/fixtures
 
 expect() { # STATUS "word|word" COMMAND...

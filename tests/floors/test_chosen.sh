@@ -4,7 +4,7 @@
 # rooms that changed, then those above them, then others by lot, within the seconds that there are; every test has its turn.
 set -euo pipefail
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cat >"$dir/floors" <<'EOF'
 room low  :
 room mid/part : low

@@ -3,7 +3,7 @@
 # The sources are laid out as .clang-format says, and no line is longer than 120 columns but in tables that are laid by hand
 # (clang-format off). Another version than 14 lays out otherwise: without it nothing is looked at.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 formatter=$(command -v clang-format-14) || { echo "skipped: clang-format-14 is not installed"; exit 77; }
 
 # long FILES: lines of more than 120 columns outside of tables laid by hand.

@@ -5,7 +5,7 @@
 set -euo pipefail
 export LC_ALL=C
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 command -v readelf >/dev/null || { echo "no readelf (binutils), which every compiler here brings along"; exit 1; }
 
 checked() { # PROGRAM: every finding, one a line

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every source, script and example begins with its licence (SPDX), as CONTRIBUTING.md says; LICENSE is there, whole.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$root" || exit 1
 line="SPDX-License-Identifier: Apache-2.0"
 # begins FILES: those that do not have it in their first two lines.

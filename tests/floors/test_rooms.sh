@@ -5,7 +5,7 @@
 # (tests/no_sync.h). What it finds in a test that says `suite: alone` shows that it can.
 set -euo pipefail
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 built=$(dirname "$tutti")/tests
 library=$(ldd "$tutti" | awk '/libc\.so/ { print $3 }')
 names() { nm --defined-only "$@" | awk '{ print $3 }' | sed 's/@.*//' | LC_ALL=C sort -u; }

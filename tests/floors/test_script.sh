@@ -3,7 +3,10 @@
 # What scripts rely on (tests/script.sh): a failure counts wherever it is found, a script that has none passes, one that is skipped
 # says so, nothing is left behind, and whoever waits for what a process does hears of that and of its end.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
+# Whoever cannot source it has no folder, and would write to /: it ends there.
+bare=$(grep -rnE '^ *(\.|source) "?.*/script\.sh"? *$' "$root/tests" --include='*.sh' || true)
+[ -z "$bare" ] || fail "without '|| exit' behind it: $bare"
 ends() { # STATUS BODY
     local want=$1 got
     mkdir -p "$dir/tmp"

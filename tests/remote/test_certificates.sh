@@ -3,7 +3,7 @@
 # https:// with a certificate that nobody vouches for, with one of another host, and with one that SSL_CERT_FILE vouches for: only the
 # last is spoken to. The server is the openssl program's; without it nothing is tried.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 command -v openssl >/dev/null || { echo "not tried: there is no openssl program"; passed; exit 0; }
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY all_proxy ALL_PROXY AWS_CA_BUNDLE SSL_CERT_FILE CURL_CA_BUNDLE
 cd "$dir" || exit 1

@@ -3,7 +3,7 @@
 # A run, its samples and starts, and the page made of it: with one rank, with several, damaged, under way; seen in a browser
 # where one is installed.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 tiny=(model.layers=2 model.hidden=32 model.heads=2 model.seq_len=32 batch.global=8 batch.micro=2 run.threads=1
     "data.train=$root/README.md" "data.valid=$root/README.md" run.steps=6 run.eval_every=3 checkpoint.every=2 run.sample_every=4)
 echo "model: {family: llama}" >"$dir/tiny.yaml"

@@ -4,7 +4,7 @@
 # numerics.accumulate from the config to the kernels: other sums than fp32's, near them, the same on every run; explain tape names who
 # makes them, the first lines say so, and what makes no sense is refused.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 # A text of its own: of the sources, which change every day, some have the same sums in 24 bits and in 25.
 foxes 300 >"$dir/text.txt"
 tiny=(model.layers=1 model.hidden=32 model.heads=2 model.kv_heads=2 model.ffn=64 model.seq_len=16 batch.global=2 batch.micro=2

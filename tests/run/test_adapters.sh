@@ -6,7 +6,7 @@
 # adapter of another base, or with keys that tutti does not compute, is refused by name.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 foxes 200 >t.txt
 cat >tune.yaml <<END

@@ -5,7 +5,7 @@
 # --ema and checkpoint export --ema use it, and refuse by name where there is none.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END
 model: {layers: 2, hidden: 32, heads: 2, ffn: 44, seq_len: 32}

@@ -4,7 +4,7 @@
 # An encoder of text from its examples: hidden tokens, the same on more ranks and after an interruption; classes of texts on top of
 # what was learnt, which it tells; its form of Hugging Face goes out and in; what is refused.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 mkdir text
 cp "$root/CONTRIBUTING.md" "$root/SECURITY.md" text

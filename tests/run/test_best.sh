@@ -6,7 +6,7 @@
 # written at each evaluation; none of it changes a number of training. At the end the mean of the newest checkpoints is there.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 for i in $(seq 60); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs."; done >text.txt
 for i in $(seq 40); do echo "The $((i * 37 % 91)) lazy foxes sleep over $i brown dogs, quick."; done >other.txt

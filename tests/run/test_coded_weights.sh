@@ -6,7 +6,7 @@
 # text loses little of it, least with 8 bits; what is no packing is refused.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 foxes 200 >t.txt
 cat >train.yaml <<END

@@ -4,7 +4,7 @@
 # publishes a checkpoint, the rank is named, the status is 1, the checkpoint before is whole, and with room the run goes on.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 foxes 100 >"$dir/text.txt"
 # Three layers in two stages: unlike boxes.

@@ -6,7 +6,7 @@
 # Figures on the progress line are means of its interval, and no share is above 100 %: also with more threads and ranks than cores.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END
 model: {layers: 2, hidden: 64, heads: 4, ffn: 128, seq_len: 32}

@@ -3,7 +3,7 @@
 # suite: unwatched threads
 # The first and the last lines of a run, in the words that docs/cluster.md promises, and what ends.jsonl says of each way to end.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 unset "${!SLURM_@}"
 train() { # RUN KEYS...
     local run=$1

@@ -4,7 +4,7 @@
 # that puts a token there, of a template that puts several and ends a text; of an empty prompt; in every way of writing.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 for i in $(seq 60); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs."; done >text.txt
 "$tutti" train "$root/examples/quickstart.yaml" model.layers=1 model.hidden=32 model.heads=2 model.kv_heads=2 model.ffn=44 model.seq_len=64 batch.global=2 batch.micro=2 \

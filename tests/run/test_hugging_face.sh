@@ -6,7 +6,7 @@
 # model.from are followed, refused or said, and what is no such folder is told what it is and what to do.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 export HF_HUB_CACHE=$dir/hub
 

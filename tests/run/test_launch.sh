@@ -5,7 +5,7 @@
 # killed; a run that is killed goes on from its memory to the bits of a run that nobody disturbed.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 launch() { "$tutti" launch --pause 0.01 "$@" >"$dir/out" 2>"$dir/err"; }
 ends() { # STATUS STARTS WHAT...: how a job that counts its starts ends
     local status=$1 starts=$2

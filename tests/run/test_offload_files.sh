@@ -6,7 +6,7 @@
 # run leaves nothing in the folder, and it goes on from its checkpoint.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 foxes 100 >"$dir/text.txt"
 mkdir "$dir/disk"

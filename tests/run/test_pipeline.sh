@@ -6,7 +6,7 @@
 # which stage is blamed for a NaN. $1: the program.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 foxes 100 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END

@@ -5,7 +5,7 @@
 # gone on with to the bit, with adapters, in both forms of records; what cannot be is refused by name.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 # shellcheck source=tests/run/learning.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/run/learning.sh"
 cd "$dir" || exit 1

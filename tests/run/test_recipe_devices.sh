@@ -6,7 +6,7 @@
 # purpose and reports operations without an order between them: on one rank, and on two with the weights of each layer gathered.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 3, hidden: 64, heads: 2, ffn: 96, seq_len: 32}

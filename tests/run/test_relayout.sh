@@ -6,7 +6,7 @@
 # after loading by another, saved again bit for bit.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 foxes 200 >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END

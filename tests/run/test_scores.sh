@@ -6,7 +6,7 @@
 # that training had, in either form of prompts, and names what is wrong with a line.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 # shellcheck source=tests/run/learning.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/run/learning.sh"
 cd "$dir" || exit 1

@@ -7,7 +7,7 @@
 # staleness, measures it, stops at a signal and resumes; what does not go together is refused.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 at_end() { kill -9 $(jobs -p) 2>/dev/null; }
 
 foxes 200 >"$dir/text.txt"

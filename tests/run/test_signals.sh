@@ -4,7 +4,7 @@
 # step nothing half done is left but texts' tokens to go on with; readers of stderr may go. What a second signal means: test_signals.c.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 at_end() { kill -9 $(jobs -p) 2>/dev/null; }
 
 foxes 200 >"$dir/text.txt"

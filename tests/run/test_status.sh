@@ -3,7 +3,7 @@
 # tutti watch on a run that is over, that goes on, that failed, and on what is no run; the status page of a run that goes
 # on: its page, JSON and metrics while steps are made, refusals of addresses and tokens that would let anybody look.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 job=
 at_end() { if [ -n "$job" ]; then kill -KILL "$job" 2>/dev/null; fi; }
 cat >"$dir/c.yaml" <<YAML

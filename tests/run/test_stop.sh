@@ -5,7 +5,7 @@
 # once. Whatever happens, a restart ends where an undisturbed run ends, bit for bit.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 at_end() { kill -9 $(jobs -p) 2>/dev/null; }
 
 

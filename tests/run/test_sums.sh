@@ -6,7 +6,7 @@
 # say it, too.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 # shellcheck source=tests/run/learning.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/run/learning.sh"
 cd "$dir" || exit 1

@@ -4,7 +4,7 @@
 # filters; killed at any moment or out of room it goes on with the same bytes; bad prompts are told with file and line.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 foxes 200 >text.txt
 "$tutti" train "$root/examples/quickstart.yaml" model.layers=1 model.hidden=32 model.heads=2 model.kv_heads=2 model.ffn=44 model.seq_len=64 batch.global=8 batch.micro=4 \

@@ -5,7 +5,7 @@
 # An encoder with a decoder from its example: spans of text, the same on more ranks and after an interruption; the plan is what is
 # allocated; its form of Hugging Face goes out and in; what is refused.
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 mkdir text
 cp "$root/CONTRIBUTING.md" "$root/SECURITY.md" text

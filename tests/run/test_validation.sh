@@ -5,7 +5,7 @@
 # run.eval_batches=0 weighs every token once, and neither depends on the ranks.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 foxes 300 >"$dir/known.txt"
 for i in $(seq 600); do echo $((i * i * 7919 % 100003 * 31)) | tr 0-9 'QZ#@~XJ^WV'; done >"$dir/strange.txt"

@@ -2,7 +2,7 @@
 # tutti schedule: figures, files and refusals, as a person meets them. $1: the program.
 set -eu
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 # 1f1b: bubble (p-1)/m; the JSON is one object and alone on stdout.
 "$tutti" schedule 1f1b --stages 4 --microbatches 8 --json > "$dir/a.json"

@@ -2,7 +2,7 @@
 # The pictures in the documentation are what the program draws. $1: the program, $2: the source root.
 set -eu
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 for page in "$2"/docs/schedules/*.svg; do
     kind=$(basename "$page" .svg)
     "$1" schedule "$kind" --stages 4 --microbatches 8 --svg "$dir/$kind.svg" > /dev/null

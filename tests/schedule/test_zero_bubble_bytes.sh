@@ -4,7 +4,7 @@
 # however those are handed on. $1: the program.
 set -eu
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cat > "$dir/llama.yaml" <<'CONFIG'
 model: {family: llama, layers: 32, hidden: 4096, heads: 32, ffn: 11008, vocab: 32000, seq_len: 4096}
 batch: {global: 32, micro: 1}

@@ -4,7 +4,7 @@
 # one, and ended by Ctrl-C; what it must not do is refused before anything is opened.
 #   test_serve.sh TUTTI ROOT
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 cd "$dir" || exit 1
 server=
 at_end() { [ -z "$server" ] || kill -9 "$server" 2>/dev/null; }

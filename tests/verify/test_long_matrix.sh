@@ -4,7 +4,7 @@
 # ids over 3, 5 layers over 3 stages, an odd batch, an odd sequence. The table is kept when something differs.
 set -u
 # shellcheck source=tests/script.sh
-. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh"
+. "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
 
 # matrix NAME RANKS LEAST WANTED... -- KEYS...: at least LEAST layouts, among them the wanted ones
 matrix() {
