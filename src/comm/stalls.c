@@ -232,6 +232,8 @@ static bool comm_check(struct comm *c, double now)
         bool over = f.waited_s > o->timeout_s;
         if (!missing(c, o, c->late) && !(over && unseen)) continue;
         f.fate = any(c, LEFT) ? LEFT : any(c, DIED) ? DIED : LATE;
+        /* It may have come, seen it through and left between the two looks: what it did before it went shows now. */
+        if (f.fate != LATE && (!missing(c, o, c->late) || !any(c, f.fate))) continue;
         if (f.fate == LATE && !over) continue;
         if (f.fate == LEFT && under_way(c, o, now)) continue;
         if (f.fate == LATE && o->found_s <= 0) o->found_s = f.waited_s;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suite: wraps sched_yield */
+/* suite: wraps sched_yield board_left */
 /* Who is late, on a machine that is busy or stands still: a rank that waits says so however long a turn on the
  * processor takes to come, and time in which the job itself was stopped is nobody's fault. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "comm/board.h"
 #include "comm/comm.h"
 
 #define TURN_S 12e-3 /* four others that compute, three milliseconds each */
@@ -87,9 +89,45 @@ static void test_a_stopped_job_goes_on(void **state)
         if (!WIFEXITED(status[i]) || WEXITSTATUS(status[i])) fail_msg("job %d: status %#x", i, (unsigned)status[i]);
 }
 
+/* Who is not there yet may come, see it through and leave while it is looked for: between the look for who is missing
+ * and that for who has left. */
+static atomic_bool armed, comes;
+static bool came_and_left;
+
+bool __real_board_left(struct board *b, int row);
+bool __wrap_board_left(struct board *b, int row);
+bool __wrap_board_left(struct board *b, int row)
+{
+    if (row == 1 && atomic_exchange(&armed, false)) {
+        atomic_store(&comes, true);
+        for (int i = 0; i < 60000 && !__real_board_left(b, row); i++) clock_sleep_s(1e-3);
+        came_and_left = __real_board_left(b, row);
+    }
+    return __real_board_left(b, row);
+}
+
+static int run_in_between(struct comm *c, void *arg, struct err *e)
+{
+    (void)arg;
+    while (comm_rank(c) == 1 && !atomic_load(&comes)) clock_sleep_s(1e-3);
+    comm_wait(c, comm_barrier(c, "the end"));
+    return comm_status(c, e);
+}
+
+static void test_who_comes_and_leaves_is_not_missing(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    atomic_store(&armed, true);
+    int rc = comm_run_local(2, &(struct comm_config){.timeout_s = 600}, run_in_between, NULL, &e);
+    if (rc) fail_msg("%s", e.text);
+    assert_true(came_and_left);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_comes_and_leaves_is_not_missing),
         cmocka_unit_test(test_who_waits_says_so),
         cmocka_unit_test(test_a_stopped_job_goes_on),
     };
