@@ -21,8 +21,6 @@ set(ISA_aarch64 neon neonbf16)
 set(FLAGS_neon) # part of every 64-bit Arm
 set(FLAGS_neonbf16 -march=armv8.2-a+bf16)
 
-# Lines for a debugger and a backtrace, without variables: where each lane of an unrolled loop lies was two fifths of compiling these.
-set(TUTTI_LINES_ONLY $<$<CONFIG:RelWithDebInfo>:-g1>)
 # Rows of numbers (vec_*) by -O2: their bodies are vectors by hand, and are not slower for it. Short loops over registers are
 # unrolled all the same. Others are slower by -O2: a whole step a fifth (products, attention), small blocks in 8 and 4 bits as much.
 set(TUTTI_ROWS $<$<CONFIG:RelWithDebInfo>:-O2>)
@@ -73,7 +71,7 @@ function(tutti_isa_files list)
         if(NOT f MATCHES "_${isa}\\.c$")
           continue()
         elseif(other STREQUAL processor AND NOT level GREATER TUTTI_ISA_LEVEL)
-          set(flags ${TUTTI_LINES_ONLY} ${FLAGS_${isa}} -ffp-contract=fast)
+          set(flags ${FLAGS_${isa}} -ffp-contract=fast)
           if(f MATCHES "/vec_[a-z0-9_]*\\.c$" AND NOT TUTTI_EMULATE)
             list(APPEND flags ${TUTTI_ROWS})
           endif()

@@ -3,9 +3,9 @@
 # Builds what is needed and runs the tests.
 #
 #   scripts/test.sh            what everybody runs, in minutes: the normal build's tests but long ones, packages and the part of the grid
-#                              of crossings and of layouts that this commit does not draw; one build under a sanitizer, which the commit
-#                              draws, and of its tests new and quick ones, those of rooms that changed, and what else there is time for
-#                              (tests/chosen.sh)
+#                              of crossings and of layouts that this commit does not draw, on one of the two other devices; one build under
+#                              a sanitizer, which the commit draws, and of its tests new and quick ones, those of rooms that changed, and
+#                              what else there is time for (tests/chosen.sh)
 #   scripts/test.sh --fast     of those the normal build's, without what waits
 #   scripts/test.sh --all      everything: before an issue is closed, and for a release (hours). All tests, all layouts, the whole grid;
 #                              all of them under AddressSanitizer with UndefinedBehaviorSanitizer, and ThreadSanitizer; numeric ones at
@@ -16,10 +16,11 @@
 #   --costs                       what each test took of a processor goes to tests/costs.txt
 #
 # A part that passed is written down in tests/whole.txt: the others tell how far behind that is.
-# TUTTI_JOBS: how many things run at once (default: the cores).
+# TUTTI_JOBS: how many things run at once (default: as many compilers as cores, and half as many tests more: they wait for disks and for
+# each other).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-jobs=${TUTTI_JOBS:-$(nproc)}
+jobs=${TUTTI_JOBS:-$((($(nproc) * 3 + 1) / 2))}
 
 every=(normal waits asan tsan levels aarch64) # the parts of --all
 tier=day costs= sanitizer= parts=()
@@ -195,11 +196,11 @@ unmoved=()
 if setarch "$(uname -m)" -R true 2>/dev/null; then unmoved=(setarch "$(uname -m)" -R); fi
 
 day() {
-    local waits rc=0 name=asan what=address,undefined column=3 names
+    local waits rc=0 name=asan what=address,undefined column=3 names devices=(late untouchable)
     local replay='|replay' # under the sanitizer, where it is one of addresses
     if [ "$sanitizer" = thread ]; then replay=; fi
     build normal
-    suite normal "$root/build" -LE "^(long|whole|fuzz|waits|package|grid$replay)\$"
+    suite normal "$root/build" -LE "^(long|whole|fuzz|waits|package|grid|${devices[drawn / 2 % 2]}$replay)\$"
     if [ "$tier" = fast ]; then return; fi
     # What waits needs no core: it does so while the next build has them.
     waits=$(mktemp)
@@ -220,7 +221,7 @@ day() {
     names=$(mktemp)
     (cd "$root/build-$name-day" && ctest -N -LE '^(long|whole|fuzz|package|grid)$' | sed -n 's/^ *Test *#[0-9]*: //p') >"$names"
     # shellcheck disable=SC2046 # rooms are words
-    bash "$root/tests/chosen.sh" "$names" $column "${TUTTI_SANITIZED_SECONDS:-400}" "$drawn" $(changed_rooms) >"$names.chosen" 2>"$names.told"
+    bash "$root/tests/chosen.sh" "$names" $column "${TUTTI_SANITIZED_SECONDS:-250}" "$drawn" $(changed_rooms) >"$names.chosen" 2>"$names.told"
     suite "$name" "$root/build-$name-day" -R "^($(sed 's/[.]/[.]/g' "$names.chosen" | paste -sd '|'))\$"
     lines+=("           chosen: $(cat "$names.told")")
     rm -f "$names" "$names.chosen" "$names.told"
@@ -293,7 +294,7 @@ if [ "$failed" = 1 ]; then
     exit 1
 fi
 if [ "$tier" != all ]; then
-    echo "left out: long tests, packages, the layouts and crossings that this commit does not draw, the other sanitizer, other processors: scripts/test.sh --all"
+    echo "left out: long tests, packages, the layouts, crossings and the device that this commit does not draw, the other sanitizer, other processors: scripts/test.sh --all"
 fi
 whole_told
 echo "all tests passed"

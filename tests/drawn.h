@@ -35,4 +35,11 @@ static inline bool drawn_here(int64_t i, int k)
     return drawn_whole() || (uint64_t)i % (uint64_t)k == (drawn_seed() >> 8) % (uint64_t)k;
 }
 
+/* How many of n entries drawn_here(i, k) takes; entry i is the (i / k)th of them. */
+static inline int64_t drawn_number(int64_t n, int k)
+{
+    int64_t first = drawn_whole() ? 0 : (int64_t)((drawn_seed() >> 8) % (uint64_t)k), apart = drawn_whole() ? 1 : k;
+    return (n - first + apart - 1) / apart;
+}
+
 #endif

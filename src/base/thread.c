@@ -232,11 +232,15 @@ static int quota_of(const char *dir)
     return cores > INT32_MAX ? INT32_MAX : (int)cores;
 }
 
-/* The smallest limit from our cgroup up to the root of what we can see. */
-int thread_quota_cores(void)
+static pthread_once_t quota_once = PTHREAD_ONCE_INIT;
+static int quota_cores = INT32_MAX; /* written once */
+
+/* The smallest limit from our cgroup up to the root of what we can see, as it is when somebody first asks: a plan of
+ * thousands of layouts asks for each. */
+static void quota_read(void)
 {
     FILE *f = fopen("/proc/self/cgroup", "r");
-    if (!f) return INT32_MAX;
+    if (!f) return;
     char line[4200], dir[4200] = "";
     while (fgets(line, sizeof line, f)) {
         if (strncmp(line, "0::", 3) != 0) continue;
@@ -244,14 +248,19 @@ int thread_quota_cores(void)
         snprintf(dir, sizeof dir, "%s", line + 3);
     }
     fclose(f);
-    int least = INT32_MAX;
     for (;;) {
         int here = quota_of(dir);
-        if (here < least) least = here;
+        if (here < quota_cores) quota_cores = here;
         char *slash = strrchr(dir, '/');
-        if (!slash) return least;
+        if (!slash) return;
         *slash = 0;
     }
+}
+
+int thread_quota_cores(void)
+{
+    pthread_once(&quota_once, quota_read);
+    return quota_cores;
 }
 
 #define MAX_CPUS 16384

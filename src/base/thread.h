@@ -41,7 +41,7 @@ void thread_name_set(const char *fmt, ...) __attribute__((format(printf, 1, 2)))
 void thread_name_get(char out[16]);
 /* Cores this process may run on (affinity and cgroup quota respected). */
 int thread_n_cores(void);
-/* What the cgroup's quota alone allows, of all its processes together; INT32_MAX without one. */
+/* What the cgroup's quota alone allows, of all its processes together; INT32_MAX without one. Read once. */
 int thread_quota_cores(void);
 
 #endif

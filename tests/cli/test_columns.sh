@@ -28,7 +28,10 @@ views() {
     done
 }
 
+at=0
 for example in "$root"/examples/*.yaml; do
+    at=$((at + 1))
+    drawn_here $at 3 || continue # every day a third of them
     n=$(sed -n 's/^#.* -n \([0-9]*\).*/\1/p' "$example" | head -1)
     views 400 "$example" -n "${n:-1}"
     [ "$("$tutti" explain "$example" tape -n "${n:-1}" --full | wc -l)" -ge "$("$tutti" explain "$example" tape -n "${n:-1}" | grep -c '^ *[0-9]')" ] ||

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suite: devices untouchable */
 /* suite: long addresses */
+/* suite: waits */
 /* The parameter server with ranks as threads: what is planned is what is sent and allocated, in both modes, for several
  * servers with unlike shards and for every staleness; a worker never begins a step more than the bound ahead of the
  * slowest, though it gets as far; staleness is measured right where it is known; a rank that hangs, fails or leaves is

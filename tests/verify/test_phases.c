@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "drawn.h"
 #include "verify/grid_row.h"
 
 static const struct {
@@ -34,6 +35,7 @@ static void test_two_phases_of_one_microbatch(void **state)
     int run = 0, with_w = 0;
     for (int k = 0; schedule_kind_name(k); k++)
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+            if (!drawn_here((int64_t)i + k, 2)) continue; /* every day half of them, of each schedule and way */
             struct arena *a = arena_new();
             struct str out = {0};
             struct err e = {0};
@@ -57,7 +59,7 @@ static void test_two_phases_of_one_microbatch(void **state)
             arena_free(a);
         }
     print_message("%d layouts, %d of zero bubbles\n", run, with_w);
-    assert_true(with_w >= 2 * (int)(sizeof ways / sizeof *ways));
+    assert_true(with_w >= (drawn_whole() ? 2 : 1) * (int)(sizeof ways / sizeof *ways) - !drawn_whole());
 }
 
 int main(void)

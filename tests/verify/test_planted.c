@@ -220,15 +220,19 @@ static void test_planted_faults_are_seen(void **state)
 {
     (void)state;
     _Static_assert(sizeof sights / sizeof *sights == PLANTS - 1, "each is looked for");
+    const struct sight *before = NULL;
     for (size_t i = 0; i < sizeof sights / sizeof *sights; i += CASE_STRIDE) {
+        const struct sight *s = &sights[i];
+        if (!drawn_here((int64_t)(i / CASE_STRIDE), 2)) continue; /* every day half of them */
         struct str out = {0};
-        bool again = i && sights[i].axes == sights[i - 1].axes && sights[i].trains == sights[i - 1].trains &&
-                     !memcmp(sights[i].key, sights[i - 1].key, sizeof sights[i].key);
+        bool again = before && s->axes == before->axes && s->trains == before->trains &&
+                     !memcmp(s->key, before->key, sizeof s->key);
+        before = s;
         planted = NONE;
-        if (!again && !equal(&sights[i], &out)) fail_msg("without plant %d:\n%s", sights[i].plant, str_text(&out));
+        if (!again && !equal(s, &out)) fail_msg("without plant %d:\n%s", s->plant, str_text(&out));
         str_clear(&out);
-        planted = sights[i].plant;
-        if (equal(&sights[i], &out)) fail_msg("plant %d is not seen:\n%s", sights[i].plant, str_text(&out));
+        planted = s->plant;
+        if (equal(s, &out)) fail_msg("plant %d is not seen:\n%s", s->plant, str_text(&out));
         str_free(&out);
     }
     planted = NONE;

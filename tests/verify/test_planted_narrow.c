@@ -150,12 +150,14 @@ static void test_planted_faults_are_seen(void **state)
     (void)state;
     const struct sight *before = NULL;
     struct str said = {0};
-    for (size_t i = 0; i < sizeof sights / sizeof *sights; before = &sights[i], i += CASE_STRIDE) {
+    for (size_t i = 0; i < sizeof sights / sizeof *sights; i += CASE_STRIDE) {
         const struct sight *s = &sights[i];
+        if (!drawn_here((int64_t)(i / CASE_STRIDE), 2)) continue; /* every day half of them */
         struct str out = {0};
         planted = NONE;
         if ((!before || !same_run(before, s)) && !equal(s, &out))
             fail_msg("without '%s':\n%s", s->name, str_text(&out));
+        before = s;
         str_clear(&out);
         planted = s->plant;
         if (equal(s, &out) != s->hidden) str_printf(&said, "%s: %s\n", s->name, s->hidden ? "seen" : str_text(&out));
