@@ -338,6 +338,7 @@ int mpi_initialise(const struct comm_config *cfg, bool *one_thread, struct err *
     if (have) return err_set(e, ERR_REQUEST, "the world of the launcher can be made once");
     int rc = mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &have), e, "start");
     *one_thread = have < MPI_THREAD_SERIALIZED;
+    if (!rc) mpi_stay();
     if (!rc && *one_thread && cfg && cfg->progress == COMM_THREAD)
         rc = err_set(e, ERR_REQUEST, "%s allows no calls from a second thread: set comm.progress to inline",
                      comm_mpi_name());

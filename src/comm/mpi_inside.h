@@ -71,6 +71,7 @@ extern const struct transport_ops mpi_lasting;
 /* 0, or ERR_IO with the library's text. */
 int mpi_failed(int rc, struct err *e, const char *what);
 int mpi_initialise(const struct comm_config *cfg, bool *one_thread, struct err *e);
+void mpi_stay(void); /* mpi_stay.c: once, when MPI has begun */
 
 /* A failure inside an operation: the world's. */
 void mpi_fail(struct comm *c, int rc, const struct desc *d, const char *what);

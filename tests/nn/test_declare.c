@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "nn/model.h"
 #include "state/units.h"
 
 enum { MESHES = 40, MOST = 48 };
@@ -197,9 +198,21 @@ static void test_groups(void **state)
     assert_true(filters >= 6 && met[PARAM_MATRICES] && met[PARAM_EMBEDDINGS] && met[PARAM_VECTORS]);
 }
 
+/* LoRA (https://arxiv.org/abs/2106.09685, 4.1): alpha / r; rsLoRA (https://arxiv.org/abs/2312.03732): alpha / sqrt(r).
+ * One rank and many ranks are wrong alike where this is. */
+static void test_adapters_are_added_so_many_times(void **state)
+{
+    (void)state;
+    struct adapter a = {.rank = 9, .alpha = 18};
+    assert_true(model_adapter_times(&a) == 2);
+    a.stabilised = true;
+    assert_true(model_adapter_times(&a) == 6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_element_once),
-                                       cmocka_unit_test(test_types_of_experts), cmocka_unit_test(test_groups)};
+                                       cmocka_unit_test(test_types_of_experts), cmocka_unit_test(test_groups),
+                                       cmocka_unit_test(test_adapters_are_added_so_many_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

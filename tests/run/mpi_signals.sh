@@ -66,17 +66,23 @@ for signal in USR1 TERM $([ "$library" = mpich ] || echo USR2); do
     saved "$name"
 done
 
-# The launcher is killed, and whatever stands between it and the ranks: nobody could end them any more, so they save and stop. A run of
-# ten million steps would never end by itself: however long it takes on a busy machine, that it ends is what is tried.
+# The launcher is killed, and whatever stands between it and the ranks: nobody could end them any more, so they save and stop, however
+# long that takes. A run of ten million steps would never end by itself: however long it takes on a busy machine, that it ends is what is tried.
 begin orphans
 started orphans
 pids=$(for rank in 0 1 2; do process_of_rank $guard $rank; done)
 above=$(launcher_of $guard)
 for pid in $pids; do above="$above $(ps_parent "$pid")"; done
 above=$(printf '%s\n' $above | sort -u)
+set -- $pids
+[ $# = 3 ] || fail "orphans: not three ranks: $pids"
 kill -STOP $above # those between end their children when they see the launcher go
 kill -KILL $above
 wait $guard
+if kill -STOP "$3"; then # the others wait for it, for longer than Open MPI leaves a process that lost its launcher
+    sleep 3
+    kill -CONT "$3"
+fi
 for pid in $pids; do
     while [ -e "/proc/$pid" ]; do sleep 0.1; done
 done
