@@ -3,7 +3,7 @@
 # How many lines of src/ the tests of every day run: builds with gcc's counters, runs the normal build's tests as scripts/test.sh does,
 # and counts with gcov. Kernels for instruction sets that this processor lacks are left out, and named.
 #
-#   scripts/coverage.sh [CTEST OPTION ...]     default: -LE '^(long|fuzz|waits|package|grid)$', those of scripts/test.sh
+#   scripts/coverage.sh [CTEST OPTION ...]     default: those of scripts/test.sh of the normal build, what waits among them
 #   KEEP=1 scripts/coverage.sh ...             adds to the counts that are there
 #
 # A line counts as run when any test ran it; what a process did that was killed, or left by _exit, is not counted.
@@ -11,11 +11,11 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build-coverage
 jobs=${TUTTI_JOBS:-$(nproc)}
-[ $# -gt 0 ] || set -- -LE '^(long|fuzz|waits|package|grid)$'
+[ $# -gt 0 ] || set -- -LE '^(long|whole|fuzz|package|grid|late|replay)$'
 bash "$root/scripts/build.sh" "$build" -DTUTTI_ISA=native -DCMAKE_BUILD_TYPE=Coverage \
     -DCMAKE_C_FLAGS_COVERAGE="-O1 --coverage -fprofile-update=prefer-atomic -Wno-maybe-uninitialized"
 [ -n "${KEEP:-}" ] || find "$build" -name '*.gcda' -delete
-(cd "$build" && ctest -j "$jobs" "$@") >"$build/coverage.log" 2>&1 || echo "coverage: some tests failed: $build/coverage.log" >&2
+(cd "$build" && ctest -j $((jobs + jobs / 2)) "$@") >"$build/coverage.log" 2>&1 || echo "coverage: some tests failed: $build/coverage.log" >&2
 tail -3 "$build/coverage.log" >&2
 
 # One line for each source: lines run, lines, file. A source whose object was never loaded has no counts: none were run.

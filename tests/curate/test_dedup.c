@@ -373,12 +373,14 @@ static void paragraphs(void **state) { lines_of(*state, DEDUP_PARAGRAPHS, SPAN_P
  * the one before it. */
 enum { PAIRS_ALL = 32 };
 
-static void near_of(struct made *m, bool crowded)
+/* given: so many bands of so many rows; 0: as they are chosen. */
+static void near_of(struct made *m, bool crowded, int given, int of)
 {
     struct dedup_config c = config_of(m, "", DEDUP_NEAR);
     struct minhash h;
-    int bands, rows, *up = xmalloc((size_t)m->n * sizeof *up), n_edges = 0;
-    minhash_choose(c.threshold, (int)c.hashes, &bands, &rows);
+    int bands = given, rows = of, *up = xmalloc((size_t)m->n * sizeof *up), n_edges = 0, alone[64] = {0};
+    if (given) c.bands = given, c.rows = of;
+    else minhash_choose(c.threshold, (int)c.hashes, &bands, &rows);
     minhash_init(&h, bands, rows, c.seed);
     uint32_t(*min)[64] = xcalloc((size_t)m->n, sizeof *min);
     uint64_t(*packed)[16] = xcalloc((size_t)m->n, sizeof *packed);
@@ -404,9 +406,12 @@ static void near_of(struct made *m, bool crowded)
         for (int i = 0; i < m->n; i++)
             for (int k = 0; k < i; k++) {
                 bool band = false, shared = false;
+                int n_shared = 0, which = 0;
                 for (int b = 0; b < bands; b++) {
                     if (memcmp(&min[i][b * rows], &min[k][b * rows], (size_t)rows * 4) != 0) continue;
                     shared = true;
+                    n_shared++;
+                    which = b;
                     band = band || place[i][b] < PAIRS_ALL || place[k][b] == 0 || place[k][b] == place[i][b] - 1;
                 }
                 left_out += shared && !band;
@@ -415,10 +420,12 @@ static void near_of(struct made *m, bool crowded)
                 int a = i, b = k;
                 while (up[a] != a) a = up[a];
                 while (up[b] != b) b = up[b];
+                alone[which] += n_shared == 1 && a != b;
                 up[a > b ? a : b] = a < b ? a : b;
                 n_edges++;
             }
         for (int i = 0; i < m->n; i++) m->d[i].removed = up[i] != i;
+        for (int b = 0; given && !SANITIZED && b < bands; b++) assert_true(alone[b] > 1);
         assert_true(n_edges > 20 / CASE_STRIDE);
         assert_true(crowded == (most > 2 * PAIRS_ALL && left_out > 0));
         c.verify = verify;
@@ -432,7 +439,10 @@ static void near_of(struct made *m, bool crowded)
     xfree(place);
 }
 
-static void near(void **state) { near_of(*state, false); }
+static void near(void **state) { near_of(*state, false, 0, 0); }
+
+/* So long that a pair often shares one of them alone, each of them sometimes. */
+static void near_by_one_band(void **state) { near_of(*state, false, 4, 14); }
 
 /* Bands that many more documents share than are compared each with each: a text of which some words change. */
 static void crowd(void **state)
@@ -452,7 +462,7 @@ static void crowd(void **state)
         m->d[m->n] = (struct text){.p = s.p, .n = s.n, .gone = xcalloc(s.n + 1, 1)};
     }
     write_files(m);
-    near_of(m, true);
+    near_of(m, true, 0, 0);
     tear_down((void *)&m);
 }
 
@@ -677,8 +687,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(other_inputs), cmocka_unit_test(exact),
                                        cmocka_unit_test(lines),        cmocka_unit_test(paragraphs),
-                                       cmocka_unit_test(near),         cmocka_unit_test(crowd),
-                                       cmocka_unit_test(substring),    cmocka_unit_test(passages),
-                                       cmocka_unit_test(in_turn),      cmocka_unit_test(killed)};
+                                       cmocka_unit_test(near),         cmocka_unit_test(near_by_one_band),
+                                       cmocka_unit_test(crowd),        cmocka_unit_test(substring),
+                                       cmocka_unit_test(passages),     cmocka_unit_test(in_turn),
+                                       cmocka_unit_test(killed)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -17,6 +17,39 @@
 
 #define GOLDEN TEST_DIR "/golden/"
 
+/* What the library's two models of a family were given and gave: tests/golden/NAME.json, NAME_batch.safetensors, and
+ * each model's directory. */
+struct encoder_case {
+    struct json *root;
+    struct golden batch;
+    struct weights *w[2];
+    struct model_config m[2];
+};
+
+static inline void encoder_case_open(struct encoder_case *c, const char *name, const char *const models[2])
+{
+    struct err e = {0};
+    char path[256];
+    memset(c, 0, sizeof *c);
+    snprintf(path, sizeof path, GOLDEN "%s.json", name);
+    if (json_parse_file(&c->root, path, 1 << 20, &e)) fail_msg("%s", e.text);
+    snprintf(path, sizeof path, GOLDEN "%s_batch.safetensors", name);
+    if (golden_open(&c->batch, path, &e)) fail_msg("%s", e.text);
+    for (int k = 0; k < 2; k++) {
+        struct hf_model h;
+        snprintf(path, sizeof path, GOLDEN "%s", models[k]);
+        if (weights_open(&c->w[k], path, &e) || weights_model(c->w[k], &h, &e)) fail_msg("%s", e.text);
+        c->m[k] = h.model;
+    }
+}
+
+static inline void encoder_case_close(struct encoder_case *c)
+{
+    for (int k = 0; k < 2; k++) weights_close(c->w[k]);
+    golden_close(&c->batch);
+    json_free(c->root);
+}
+
 /* Three microbatches of two sequences, for five of them: the last does not fill up. */
 static inline struct engine *encoder_engine(const struct model_config *m, int64_t seq, struct weights *w,
                                             struct device *d, const char *kernels)

@@ -9,44 +9,23 @@
 
 enum { B = 5, SEQ = 11 };
 
-struct golden_case {
-    struct json *root;
-    struct golden batch;
-    struct weights *w[2]; /* that tells masked tokens, classes */
-    struct model_config m[2];
-};
 static const char *const names[2] = {"bert", "bert_told"};
 
-static void open_case(struct golden_case *c)
+static void open_case(struct encoder_case *c)
 {
-    struct err e = {0};
-    memset(c, 0, sizeof *c);
-    if (json_parse_file(&c->root, GOLDEN "bert.json", 1 << 20, &e)) fail_msg("%s", e.text);
-    if (golden_open(&c->batch, GOLDEN "bert_batch.safetensors", &e)) fail_msg("%s", e.text);
+    encoder_case_open(c, "bert", names);
     for (int k = 0; k < 2; k++) {
-        struct hf_model h;
-        char path[256];
-        snprintf(path, sizeof path, GOLDEN "%s", names[k]);
-        if (weights_open(&c->w[k], path, &e) || weights_model(c->w[k], &h, &e)) fail_msg("%s", e.text);
-        c->m[k] = h.model;
         assert_int_equal(c->m[k].types, 3);
         assert_int_equal(c->m[k].classes, k ? 4 : 0);
         assert_int_equal(c->m[k].tie_embeddings, !k);
     }
 }
 
-static void close_case(struct golden_case *c)
-{
-    for (int k = 0; k < 2; k++) weights_close(c->w[k]);
-    golden_close(&c->batch);
-    json_free(c->root);
-}
-
 static void test_ten_steps(void **state)
 {
     (void)state;
     for (int k = 0; k < 4; k++) {
-        struct golden_case c;
+        struct encoder_case c;
         bool told = k & 1;
         int32_t targets[B * SEQ], positions[B * SEQ];
         open_case(&c);
@@ -62,7 +41,7 @@ static void test_ten_steps(void **state)
             targets[i] = !told ? hidden[i] : i % SEQ ? -1 : label[i / SEQ];
         }
         encoder_ten_steps(&c.m[told], SEQ, c.w[told], b, json_get(c.root, names[told]), k / 2 ? "auto" : "ref");
-        close_case(&c);
+        encoder_case_close(&c);
     }
 }
 
@@ -83,7 +62,7 @@ static void test_export(void **state)
     (void)state;
     static const char *const theirs[2][2] = {{"\"BertForMaskedLM\"", "\"cls.predictions.bias\""},
                                              {"\"BertForSequenceClassification\"", "\"bert.pooler.dense.weight\""}};
-    struct golden_case c;
+    struct encoder_case c;
     open_case(&c);
     for (int k = 0; k < 2; k++) {
         struct err e = {0};
@@ -111,7 +90,7 @@ static void test_export(void **state)
         weights_close(again);
         scratch_free(dir);
     }
-    close_case(&c);
+    encoder_case_close(&c);
 }
 
 /* ---- configs ---- */

@@ -9,26 +9,12 @@
 
 enum { B = 5, ENCODER = 13, SEQ = 24 };
 
-struct golden_case {
-    struct json *root;
-    struct golden batch;
-    struct weights *w[2]; /* as first published, 1.1 */
-    struct model_config m[2];
-};
 static const char *const names[2] = {"t5", "t5_v11"};
 
-static void open_case(struct golden_case *c)
+static void open_case(struct encoder_case *c)
 {
-    struct err e = {0};
-    memset(c, 0, sizeof *c);
-    if (json_parse_file(&c->root, GOLDEN "t5.json", 1 << 20, &e)) fail_msg("%s", e.text);
-    if (golden_open(&c->batch, GOLDEN "t5_batch.safetensors", &e)) fail_msg("%s", e.text);
+    encoder_case_open(c, "t5", names);
     for (int k = 0; k < 2; k++) {
-        struct hf_model h;
-        char path[256];
-        snprintf(path, sizeof path, GOLDEN "%s", names[k]);
-        if (weights_open(&c->w[k], path, &e) || weights_model(c->w[k], &h, &e)) fail_msg("%s", e.text);
-        c->m[k] = h.model;
         c->m[k].encoder_len = ENCODER;
         assert_int_equal(c->m[k].layers, 5);
         assert_int_equal(c->m[k].encoder_layers, 2);
@@ -38,17 +24,10 @@ static void open_case(struct golden_case *c)
     }
 }
 
-static void close_case(struct golden_case *c)
-{
-    for (int k = 0; k < 2; k++) weights_close(c->w[k]);
-    golden_close(&c->batch);
-    json_free(c->root);
-}
-
 static void test_buckets(void **state)
 {
     (void)state;
-    struct golden_case c;
+    struct encoder_case c;
     open_case(&c);
     const struct json *list = json_get(c.root, "buckets");
     assert_int_equal(json_size(list), 6);
@@ -62,14 +41,14 @@ static void test_buckets(void **state)
             if (bucket_of(&a, n, d) != json_int(json_at(of, (size_t)(d + 200)), -1))
                 fail_msg("list %zu, distance %d: bucket %d", i, (int)d, (int)bucket_of(&a, n, d));
     }
-    close_case(&c);
+    encoder_case_close(&c);
 }
 
 static void test_ten_steps(void **state)
 {
     (void)state;
     for (int k = 0; k < 4; k++) {
-        struct golden_case c;
+        struct encoder_case c;
         bool v11 = k & 1;
         int32_t positions[B * SEQ] = {0};
         open_case(&c);
@@ -79,7 +58,7 @@ static void test_ten_steps(void **state)
                                  .n = B};
         assert_true(b.tokens && b.targets);
         encoder_ten_steps(&c.m[v11], SEQ, c.w[v11], b, json_get(c.root, names[v11]), k / 2 ? "auto" : "ref");
-        close_case(&c);
+        encoder_case_close(&c);
     }
 }
 
@@ -93,7 +72,7 @@ static void test_pairs(void **state)
     if (json_parse_file(&root, GOLDEN "t5_pairs.json", 1 << 20, &e)) fail_msg("%s", e.text);
     if (golden_open(&g, GOLDEN "t5_pairs.safetensors", &e)) fail_msg("%s", e.text);
     for (int k = 0; k < 4; k++) {
-        struct golden_case c;
+        struct encoder_case c;
         bool v11 = k & 1;
         open_case(&c);
         c.m[v11].pads = true;
@@ -103,7 +82,7 @@ static void test_pairs(void **state)
                                  .n = B};
         assert_true(b.tokens && b.targets && b.positions);
         encoder_ten_steps(&c.m[v11], SEQ, c.w[v11], b, json_get(root, names[v11]), k / 2 ? "auto" : "ref");
-        close_case(&c);
+        encoder_case_close(&c);
     }
     golden_close(&g);
     json_free(root);
@@ -116,7 +95,7 @@ static void test_export(void **state)
                                               "\"num_layers\": 2"},
                                              {"\"gated-gelu\"", "\"num_decoder_layers\": 3",
                                               "\"tie_word_embeddings\": false", "\"d_kv\": 7"}};
-    struct golden_case c;
+    struct encoder_case c;
     open_case(&c);
     for (int k = 0; k < 2; k++) {
         struct err e = {0};
@@ -135,7 +114,7 @@ static void test_export(void **state)
         weights_close(again);
         scratch_free(dir);
     }
-    close_case(&c);
+    encoder_case_close(&c);
 }
 
 /* ---- configs ---- */
