@@ -10,12 +10,12 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build-coverage
-jobs=${TUTTI_JOBS:-$(nproc)}
+jobs=${TUTTI_JOBS:-$((($(nproc) * 3 + 1) / 2))} # as scripts/test.sh
 [ $# -gt 0 ] || set -- -LE '^(long|whole|fuzz|package|grid|late|replay)$'
 bash "$root/scripts/build.sh" "$build" -DTUTTI_ISA=native -DCMAKE_BUILD_TYPE=Coverage \
     -DCMAKE_C_FLAGS_COVERAGE="-O1 --coverage -fprofile-update=prefer-atomic -Wno-maybe-uninitialized"
 [ -n "${KEEP:-}" ] || find "$build" -name '*.gcda' -delete
-(cd "$build" && ctest -j $((jobs + jobs / 2)) "$@") >"$build/coverage.log" 2>&1 || echo "coverage: some tests failed: $build/coverage.log" >&2
+(cd "$build" && ctest -j "$jobs" "$@") >"$build/coverage.log" 2>&1 || echo "coverage: some tests failed: $build/coverage.log" >&2
 tail -3 "$build/coverage.log" >&2
 
 # One line for each source: lines run, lines, file. A source whose object was never loaded has no counts: none were run.

@@ -35,6 +35,10 @@ static inline bool drawn_here(int64_t i, int k)
     return drawn_whole() || (uint64_t)i % (uint64_t)k == (drawn_seed() >> 8) % (uint64_t)k;
 }
 
+/* Half of a list, of which a sanitizer's build runs every stride-th entry (sanitized.h): those are few enough, and run
+ * whatever is drawn. */
+static inline bool drawn_half(size_t i, size_t stride) { return stride > 1 || drawn_here((int64_t)i, 2); }
+
 /* How many of n entries drawn_here(i, k) takes; entry i is the (i / k)th of them. */
 static inline int64_t drawn_number(int64_t n, int k)
 {

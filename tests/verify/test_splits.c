@@ -18,6 +18,7 @@ enum { N_SIZES = 6, N_CHECKS = N_SIZES + 3 };
 
 static void check(int i, int64_t global, int64_t micro, const char *key)
 {
+    if (!drawn_here(i, 2)) return; /* every day half of them */
     struct arena *a = arena_new();
     struct config c;
     struct conf *f;
@@ -39,10 +40,6 @@ static void check(int i, int64_t global, int64_t micro, const char *key)
                     arena_strdup(a, key)};
     if (config_load(&c, &f, a, NULL, keys, (int)(sizeof keys / sizeof *keys), &e)) fail_msg("%s", e.text);
     if (config_resolve(&c, f, 0, 1, &e)) fail_msg("%s", e.text);
-    if (!drawn_here(i, 2)) { /* every day half of them */
-        arena_free(a);
-        return;
-    }
     /* three ranks meet every path; five only make the parts more uneven, which each commit does with other ones */
     int most = SANITIZED ? 3 : drawn_here(i, 3) ? 5 : 4;
     if (thinned_run(&v, &c, most, CASE_STRIDE < 3 ? VERIFY_ALL : VERIFY_DP | VERIFY_PP, 2, i / 2,

@@ -127,12 +127,30 @@ static void test_whole_is_all(void **state)
     arena_free(a);
 }
 
+/* What is drawn of a list is as many as is said, and never nothing of what a sanitizer has thinned already. */
+static void test_some_are_always_drawn(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= 4; k++)
+        for (int n = 0; n <= 12; n++) {
+            int drawn = 0;
+            for (int i = 0; i < n; i++) drawn += drawn_here(i, k);
+            assert_int_equal(drawn, drawn_number(n, k));
+            assert_true(drawn >= n / k);
+        }
+    for (size_t i = 0; i < 6; i++) {
+        assert_true(drawn_half(i, 2) && drawn_half(i, 5));
+        assert_true(drawn_half(i, 1) != drawn_half(i + 1, 1) || drawn_whole());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_two_are_met),
         cmocka_unit_test(test_another_number_takes_others),
         cmocka_unit_test(test_no_number_leaves_a_variant_bare),
+        cmocka_unit_test(test_some_are_always_drawn),
         cmocka_unit_test(test_whole_is_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
