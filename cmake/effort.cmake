@@ -5,7 +5,7 @@
 #   decides   what is done a few times a step or a run: parsing, planning, printing, files. -O1 takes a third less than -O3.
 #   kernel/, comm/   numbers: -O3
 #   others    what is done per byte, token or row of a table: -O2
-set(TUTTI_DECIDES cli config run plan report verify serve http remote schedule engine model nn jinja)
+set(TUTTI_DECIDES cli benchmark explain config decode keep learn watch site train plan report verify serve http remote schedule engine model nn jinja)
 
 # tutti_effort(LIST): for the files in the list named LIST.
 function(tutti_effort list)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Files whose name ends in an instruction set: which processor they are for, and the flags that they alone are compiled with. What
-# is for another processor is left out. A third processor needs a table here, rows in kernel/cpu/build.c, kernel/cpu/tile.c and
+# is for another processor is left out. A third processor needs a table here, rows in kernel/cpu/build.c, kernel/cpu/tile/tile.c and
 # comm/fold.c, and a level in kernel/cpuid.h; without them it runs the reference.
 set(AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mavx2 -mf16c)
 set(ISA_x86_64 avx2 avx512 avx512bf16 amx)

@@ -21,7 +21,7 @@ mkdir -p "$out"
 [ -f "$out/pieces.json" ] || "$tutti" data train-tokenizer --vocab-size 2048 --out "$out/pieces.json" "$root/src" >&2
 cat >"$out/model.yaml" <<END
 model: {family: llama, layers: 6, hidden: 384, heads: 6, kv_heads: 6, ffn: 1024, seq_len: 256, tie_embeddings: true}
-data: {tokenizer: $out/pieces.json, train: [$root/src], valid: [$root/tests/run], cache_dir: $out/data}
+data: {tokenizer: $out/pieces.json, train: [$root/src], valid: [$root/tests/verify], cache_dir: $out/data}
 batch: {global: 8, micro: 4}
 optimizer: {lr: 3.0e-4, schedule: {name: cosine, warmup_steps: 100, min_lr: 1.0e-5}}
 checkpoint: {every: 0}

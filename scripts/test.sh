@@ -104,14 +104,14 @@ build_sanitized() {
 other_levels() {
     local -A flag=([avx2]=avx2 [avx512]=avx512vl [avx512-bf16]=avx512_bf16 [amx]=amx_tile)
     local level own= levels=(avx2 avx512 avx512-bf16 amx)
-    local numeric='^(kernel/test_(gemm_tile|gemm_linear|rows|vec_rows|attention|gradients|scaled|grouped_scaled)|golden/test_golden|verify/test_waves|run/test_t5)$'
+    local numeric='^(kernel/test_(gemm_tile|gemm_linear|rows|vec_rows|attention|gradients|scaled|grouped_scaled)|golden/test_golden|verify/test_waves|engine/test_t5)$'
     if [ "$(uname -m)" != x86_64 ]; then return; fi
     for level in "${levels[@]}"; do
         if grep -qw "${flag[$level]}" /proc/cpuinfo; then own=$level; fi
     done
     for level in "${levels[@]}"; do
         if [ "$level" = "$own" ] || ! grep -qw "${flag[$level]}" /proc/cpuinfo; then continue; fi
-        TUTTI_ISA=$level suite "$level" "$root/build" -L '^(kernel|parallel|optim|state|golden|run|verify)$' -LE '^(long|grid|waits|package)$'
+        TUTTI_ISA=$level suite "$level" "$root/build" -L '^(kernel|parallel|optim|state|golden|engine|decode|learn|site|train|verify)$' -LE '^(long|grid|waits|package)$'
     done
     if [ "$own" = amx ] || [ -z "$own" ]; then return; fi
     if [ ! -e /usr/include/simde/x86/avx512.h ] && ! { [ "$(id -u)" = 0 ] && apt-get install -y -q libsimde-dev >/dev/null 2>&1; }; then

@@ -8,7 +8,7 @@
 #   0. tests whose cost is not known: they are new;
 #   1. quick ones, a second at most: a fixed set over all rooms;
 #   2. tests of rooms that changed;
-#   3. tests of rooms that may include those (tests/floors/floors.txt), and so can feel the change;
+#   3. tests of rooms above those (tests/floors/floors.txt, where a room stands below those that include it), which can feel the change;
 #   4. others;
 # and among equals those that SEED draws, which is another one in each commit, so that each test has its turn.
 #
@@ -32,7 +32,7 @@ awk -v column="$column" -v seconds="$seconds" -v seed="$seed" -v rooms="$*" '
         for (i = 4; i <= NF; i++) {
             below = $i
             sub(/\/.*/, "", below)
-            if (below in changed) feels[room] = 1
+            if (below in changed || below in feels) feels[room] = 1
         }
         next
     }

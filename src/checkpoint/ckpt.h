@@ -73,14 +73,14 @@ struct ckpt_info {
     int64_t step;   /* optimizer steps done */
     int64_t tokens; /* trained so far */
     int64_t seed;
-    uint64_t run;      /* the name of the run (run/run_name.h); 0: none */
+    uint64_t run;      /* the name of the run (keep/run_name.h); 0: none */
     const char *extra; /* JSON text of an object: positions, and "model" (hf_config_put in hf.h); NULL: none */
     const struct ckpt_attachment *attachments;
     int n_attachments;
     int keep;           /* published checkpoints to keep, this one included, beside the best; 0: all */
     int64_t keep_every; /* and all whose step is a multiple of this; 0: none beside those */
     bool incremental;   /* ckpt_save, and who calls ckpt_save_rank_since: what stands still is linked */
-    /* Of a checkpoint whose files lie on several hosts (run/memckpt.h), each of which publishes what it has: */
+    /* Of a checkpoint whose files lie on several hosts (keep/memckpt.h), each of which publishes what it has: */
     bool parted; /* the files of some ranks are elsewhere; a directory of this step is replaced, whatever it is */
     int64_t publication;        /* which one it is, the same on all hosts; 0: the next one below root */
     const atomic_llong *in_use; /* the step of one that is being copied, which stays; NULL: none */
@@ -101,7 +101,8 @@ int ckpt_save_begin(const char *root, int64_t step, struct err *e);
  * each tensor must be given exactly once: of several replicas one is saved. */
 int ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n, struct err *e);
 /* The same, incrementally: of boxes that are, byte for byte, what the newest checkpoint below root has of them, files
- * that hold nothing else are linked instead of written (still.h). written (may be NULL): bytes of this rank's files. */
+ * that hold nothing else are linked instead of written (unchanged.h). written (may be NULL): bytes of this rank's
+ * files. */
 struct ckpt_written {
     int64_t written, linked;
 };
@@ -120,7 +121,7 @@ void ckpt_save_abort(const char *root, int64_t step, int64_t needed, struct err 
  * that the last published checkpoint is intact. */
 int ckpt_save(const char *root, const struct ckpt_info *info, const struct ckpt_tensor *t, int64_t n, struct err *e);
 
-/* For who copies a finished checkpoint file by file (run/checkpoint_copies.h): ckpt_save_begin, the files below
+/* For who copies a finished checkpoint file by file (keep/checkpoint_copies.h): ckpt_save_begin, the files below
  * ckpt_temporary (xfree it), each synced, its manifest last, and this: it gets its name, if every byte of it was read
  * and has its checksum. One of that step that can be read is replaced, one that cannot is moved aside. fails
  * ERR_CORRUPT, ERR_IO: it is not published; ckpt_save_abort removes what there is */

@@ -2,10 +2,10 @@
 /* load.c: reading any box of any tensor from whatever boxes the files hold.
  *
  * A request is cut with every stored box of the tensor; what they share is copied, converted on the way. The first
- * touch of a file compares its header's checksum, the first touch of a chunk of a stored box the chunk's (stored.c):
- * damage is found where it is read, and a rank reads what it holds, in whole chunks. Big boxes of checkpoints that were
- * written before there were chunks are read through once first. A few files are open at a time: ranks that are threads
- * share the process's descriptors.
+ * touch of a file compares its header's checksum, the first touch of a chunk of a stored box the chunk's
+ * (stored_box.c): damage is found where it is read, and a rank reads what it holds, in whole chunks. Big boxes of
+ * checkpoints that were written before there were chunks are read through once first. A few files are open at a time:
+ * ranks that are threads share the process's descriptors.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/published.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/stored.h"
+#include "checkpoint/stored_box.h"
 
 #define PIECE_BYTES ((int64_t)8 << 20)
 #define MAX_LISTED 5
@@ -213,7 +213,7 @@ static int open_file(struct ckpt *c, int file, struct err *e)
 }
 
 /* Stored box k of tensor i, with the checksums there are for its parts. */
-static int stored_box(struct ckpt *c, int64_t i, int k, struct stored *out, struct err *e)
+static int stored_box(struct ckpt *c, int64_t i, int k, struct stored_box *out, struct err *e)
 {
     const struct manifest_tensor *t = &c->m.tensors[i];
     const struct manifest_box *b = &t->boxes[k];
@@ -233,18 +233,18 @@ static int stored_box(struct ckpt *c, int64_t i, int k, struct stored *out, stru
     if (rc < 0) return rc;
     bool *seen = c->seen[i][k];
     if (!seen) seen = c->seen[i][k] = xcalloc(to_size(b->n_chunks) + 1, sizeof *seen);
-    *out = (struct stored){.file = c->files[b->file],
-                           .t = s,
-                           .box = b->box,
-                           .width = dtype_bytes(t->dtype),
-                           .seen = seen,
-                           .chunk = b->n_chunks ? c->m.chunk : b->bytes,
-                           .sums = b->n_chunks ? b->chunks : &b->hash};
+    *out = (struct stored_box){.file = c->files[b->file],
+                               .t = s,
+                               .box = b->box,
+                               .width = dtype_bytes(t->dtype),
+                               .seen = seen,
+                               .chunk = b->n_chunks ? c->m.chunk : b->bytes,
+                               .sums = b->n_chunks ? b->chunks : &b->hash};
     return OK;
 }
 
 /* The same for reading a part: one sum for more bytes than a buffer should hold is compared beforehand. */
-static int checked_box(struct ckpt *c, int64_t i, int k, struct stored *out, struct err *e)
+static int checked_box(struct ckpt *c, int64_t i, int k, struct stored_box *out, struct err *e)
 {
     const struct manifest_box *b = &c->m.tensors[i].boxes[k];
     int rc = stored_box(c, i, k, out, e);
@@ -285,7 +285,7 @@ int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as
     for (int k = 0; k < t->n_boxes; k++) {
         const struct manifest_box *b = &t->boxes[k];
         struct region part;
-        struct stored f;
+        struct stored_box f;
         if (!region_intersect(box, &b->box, &part)) continue;
         int rc = checked_box(c, i, k, &f, e);
         struct target x = {dst, as, t->dtype, box, &part};
@@ -316,7 +316,7 @@ int64_t ckpt_stretch(const struct ckpt *c, int64_t i, int k, bool *alone)
 int ckpt_read_stretch(struct ckpt *c, int64_t i, int k, int64_t lo, int64_t n, enum dtype as, void *dst, struct err *e)
 {
     const struct manifest_tensor *t = &c->m.tensors[i];
-    struct stored f;
+    struct stored_box f;
     if (!convertible(t->dtype, as)) return not_convertible(c, t, as, e);
     int rc = checked_box(c, i, k, &f, e);
     if (rc < 0) return rc;
@@ -493,7 +493,7 @@ static int verify_file(struct ckpt *c, int file, struct err *e)
 static int verify_box(struct ckpt *c, int64_t i, int k, struct err *e)
 {
     const struct manifest_box *b = &c->m.tensors[i].boxes[k];
-    struct stored f;
+    struct stored_box f;
     int rc = stored_box(c, i, k, &f, e);
     if (rc == OK && !b->n_chunks) f.sums = NULL; /* its one sum is compared below */
     return rc == OK ? stored_verify(&f, b->n_chunks && c->m.version > 1 ? NULL : &b->hash, e) : rc;

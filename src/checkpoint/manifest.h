@@ -17,7 +17,7 @@
  * each, little-endian (manifest_root). In version 1 a box's "xxh64" is of its bytes, whether it has chunks or not; the
  * first of them, without "chunk", are read whole. A box's "state" and the manifest's, which may be missing, are sums of
  * values that no layout changes (state_sum.h); "run", which older writers left out, is the name of the run that saved
- * it (run/run_name.h). docs/checkpoint-format.md is the specification. A file's xxh64 covers
+ * it (keep/run_name.h). docs/checkpoint-format.md is the specification. A file's xxh64 covers
  * its header when its name ends in .safetensors (the boxes have their own), else all of it: every byte of a checkpoint
  * is under some checksum, the manifest's own bytes included.
  *

@@ -7,7 +7,7 @@
  * limit before anything is allocated for it. Cost: O(n log n) in the number of tensors; the data are not
  * touched. A map of the file was rejected: a file that shrinks or fails would kill the process (base/fs_read.c).
  */
-#include "checkpoint/hf_advise.h"
+#include "checkpoint/foreign_model.h"
 #include "checkpoint/safetensors.h"
 
 #include <stdlib.h>
@@ -307,7 +307,7 @@ static int open_dir(struct safetensors *s, const char *dir, struct err *e)
                          "model.safetensors.index.json; which of them is the model is not said: remove one",
                          dir);
     } else if (fs_exists(single)) rc = open_one(s, single, e);
-    else rc = hf_advise_weights(dir, e) ? ERR_REQUEST : err_set(e, ERR_REQUEST, "%s: cannot be listed", dir);
+    else rc = foreign_model_weights(dir, e) ? ERR_REQUEST : err_set(e, ERR_REQUEST, "%s: cannot be listed", dir);
     xfree(index);
     xfree(single);
     return rc;

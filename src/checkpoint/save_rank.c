@@ -5,8 +5,8 @@
  * and a list of them is left beside the file. Where a save is to be incremental, boxes that are what the newest
  * checkpoint has of them are not written again: those that lie in its still-RANK-K.safetensors are had by a hard link
  * to that file when all of it is as it was, and those that are new to stand still get such a file, once, when they are
- * worth one (still.c). Cost: the bytes once, two syncs per file; memory is one 8 MiB piece for tensors that the host
- * cannot read in place.
+ * worth one (unchanged.c). Cost: the bytes once, two syncs per file; memory is one 8 MiB piece for tensors that the
+ * host cannot read in place.
  */
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -24,7 +24,7 @@
 #include "checkpoint/published.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_sum.h"
-#include "checkpoint/still.h"
+#include "checkpoint/unchanged.h"
 
 #define PIECE_BYTES ((size_t)8 << 20)
 
@@ -250,7 +250,7 @@ static int save_rank(const char *root, int64_t step, int rank, const struct ckpt
     describe(&part, t, n, held, specs);
     part.step = step;
     part.files[0].name = arena_strdup(part.arena, strrchr(file, '/') + 1);
-    int fresh = since ? still_plan(root, dir, rank, held, &part, known) : 0;
+    int fresh = since ? unchanged_plan(root, dir, rank, held, &part, known) : 0;
     int rc = write_file(dir, &part, 0, held, specs, known, e);
     if (rc == OK && fresh) rc = write_file(dir, &part, fresh, held, specs, known, e);
     if (rc == OK) {

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "checkpoint/hf.h"
+#include "hub/hf.h"
 #include "cli/options.h"
 #include "config/config.h"
 

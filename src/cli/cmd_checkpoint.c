@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "checkpoint/weights.h"
+#include "hub/weights.h"
 #include "cli/cmd_checkpoint.h"
 
 /* -- arguments ---------------------------------------------------------------------------------------------- */

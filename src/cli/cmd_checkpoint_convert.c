@@ -10,9 +10,9 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "checkpoint/gguf.h"
-#include "checkpoint/peft.h"
-#include "checkpoint/weights.h"
+#include "hub/gguf.h"
+#include "hub/peft.h"
+#include "hub/weights.h"
 #include "cli/cmd_checkpoint.h"
 
 /* -- import ------------------------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "checkpoint/weights.h"
+#include "hub/weights.h"
 #include "cli/cmd_checkpoint.h"
 
 #define BAND_ELEMENTS ((int64_t)1 << 18)

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "checkpoint/weights.h"
+#include "hub/weights.h"
 #include "cli/cmd_checkpoint.h"
 
 struct request {

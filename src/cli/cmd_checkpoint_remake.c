@@ -10,7 +10,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "checkpoint/remake.h"
+#include "hub/remake.h"
 #include "cli/cmd_checkpoint.h"
 
 /* -- reshard ------------------------------------------------------------------------------------------------- */

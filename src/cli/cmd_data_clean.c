@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/clean_page.h"
+#include "explain/clean_page.h"
 #include "cli/cmd_data.h"
 #include "curate/clean_pass.h"
 

@@ -10,7 +10,7 @@
 #include "cli/cmd_data.h"
 #include "cli/inspect_media.h"
 #include "cli/inspect_samples.h"
-#include "cli/sample_view.h"
+#include "explain/sample_view.h"
 #include "data/tokenfile.h"
 #include "token/tokenizer.h"
 

@@ -15,8 +15,8 @@
 #include "data/batch.h"
 #include "layout/document_ids.h"
 #include "layout/document_order.h"
-#include "run/datasets.h"
-#include "run/skips.h"
+#include "train/datasets.h"
+#include "keep/skips.h"
 
 struct request {
     struct cli_args a;

@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "base/thread.h"
 #include "cli/cmd_data.h"
-#include "run/synthesise.h"
+#include "decode/synthesise.h"
 
 enum { TEMPLATE_MAX = 1 << 20 };
 

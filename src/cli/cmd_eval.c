@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/open_model.h"
-#include "run/evaluate.h"
+#include "decode/evaluate.h"
 
 struct request {
     const char *tasks;

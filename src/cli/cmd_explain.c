@@ -7,8 +7,8 @@
 
 #include "base/fs.h"
 #include "cli/cli.h"
-#include "cli/explain.h"
-#include "cli/layout_picture.h"
+#include "explain/explain.h"
+#include "explain/layout_picture.h"
 #include "plan/plan.h"
 
 unsigned explain_axes(const struct explain *x)

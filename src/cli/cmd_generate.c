@@ -14,11 +14,11 @@
 #include "cli/screen.h"
 #include "media/media.h"
 #include "media/view.h"
-#include "run/beam_text.h"
-#include "run/draft.h"
-#include "run/generate.h"
-#include "run/speculating.h"
-#include "run/write_many.h"
+#include "decode/beam_text.h"
+#include "decode/draft.h"
+#include "decode/generate.h"
+#include "decode/speculative.h"
+#include "decode/generate_file.h"
 
 enum { PROMPT_MAX = 1 << 26, IMAGE_MAX = 1 << 28, GUESSES = 3, BEAMS_MOST = 64 };
 #define TEMPERATURE 0.8 /* as the help says */
@@ -68,7 +68,7 @@ static const struct cli_option options[] = {
     {"--draft", "MODEL", CLI_TEXT, AT(draft),
      .help = "a smaller model with the same tokenizer guesses, and the model looks at its guesses at once;\n"
              "ngram: they are what followed in the text before. What is written stays the model's"},
-    {"--draft-tokens", "K", CLI_INT, AT(guesses), .lo = 1, .hi = SPECULATING_MOST,
+    {"--draft-tokens", "K", CLI_INT, AT(guesses), .lo = 1, .hi = SPECULATIVE_MOST,
      .help = "with --draft: guesses of a step (default 3)"},
     CLI_MODEL(struct request, model),
     CLI_ADAPTER(struct request, model.adapter),
@@ -275,14 +275,14 @@ static int generate_many(const struct request *q, struct model_at_work *m, struc
         struct beam_options o = beam_options_of(q);
         return beam_many(m->decoding, m->tokenizer, q->prompts, q->template, &o, print_one, (void *)(uintptr_t)q, e);
     }
-    struct write_many_options many = {.path = q->prompts,
-                                      .template = q->template,
-                                      .max_tokens = q->max_tokens,
-                                      .sample = q->spec,
-                                      .before = q->before,
-                                      .stop = (const char *const *)&q->stop,
-                                      .n_stop = q->stop != NULL};
-    return write_many(m->decoding, m->tokenizer, &many, print_one, (void *)(uintptr_t)q, e);
+    struct generate_file_options many = {.path = q->prompts,
+                                         .template = q->template,
+                                         .max_tokens = q->max_tokens,
+                                         .sample = q->spec,
+                                         .before = q->before,
+                                         .stop = (const char *const *)&q->stop,
+                                         .n_stop = q->stop != NULL};
+    return generate_file(m->decoding, m->tokenizer, &many, print_one, (void *)(uintptr_t)q, e);
 }
 
 static void say_end(const struct request *q, int64_t room, const struct generate_result *r)

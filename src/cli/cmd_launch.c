@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
-#include "run/relaunch.h"
+#include "train/relaunch.h"
 
 struct args {
     int64_t restarts;

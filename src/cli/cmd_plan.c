@@ -10,7 +10,7 @@
 #include "config/afford.h"
 #include "config/traps.h"
 #include "plan/plan.h"
-#include "run/datasets.h"
+#include "train/datasets.h"
 
 struct waiting { /* of somebody at a terminal */
     double from;

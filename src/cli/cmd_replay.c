@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti replay RUN [--step N]: a step of a run once more, alone (run/rerun.h), beside what the run wrote of it. */
+/* tutti replay RUN [--step N]: a step of a run once more, alone (train/rerun.h), beside what the run wrote of it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
-#include "run/rerun.h"
+#include "train/rerun.h"
 
 struct request {
     const char *run;

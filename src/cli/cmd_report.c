@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/layout_picture.h"
+#include "explain/layout_picture.h"
 #include "plan/plan.h"
 #include "report/exponent_picture.h"
 #include "report/several.h"

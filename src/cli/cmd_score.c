@@ -9,7 +9,7 @@
 #include "cli/open_model.h"
 #include "comm/comm.h"
 #include "data/chat.h"
-#include "run/scoring.h"
+#include "decode/scoring.h"
 
 /* Tokens that a template adds to an answer and its prompt, at most, where --positions does not say it; answers at once,
  * and positions of all of them together, where --batch does not. */

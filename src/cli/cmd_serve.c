@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/open_model.h"
-#include "run/signals.h"
+#include "train/signals.h"
 #include "serve/service.h"
 
 enum { KEY_LEAST = 16, KEY_MOST = 512, GRACE_S = 10 };

@@ -9,7 +9,7 @@
 #include "base/crowd.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
-#include "run/trainer.h"
+#include "train/trainer.h"
 
 static void tell_keys(struct str *out)
 {

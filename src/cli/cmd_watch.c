@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti watch RUN: a run's state from its files (run/pulse.h), live. On a terminal a few lines that are drawn over
+/* tutti watch RUN: a run's state from its files (watch/run_view.h), live. On a terminal a few lines that are drawn over
  * again, elsewhere a line whenever there is something new; it ends when the run does. */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "base/shown.h"
 #include "cli/cli.h"
 #include "cli/screen.h"
-#include "run/pulse.h"
+#include "watch/run_view.h"
 
 struct request {
     const char *run;
@@ -38,7 +38,7 @@ static const struct cli_table table = {
 };
 
 /* The losses in `width` columns of eight heights. */
-static void spark(const struct pulse *p, int width, struct str *out)
+static void spark(const struct run_view *p, int width, struct str *out)
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     double least = INFINITY, most = -INFINITY, v[256];
@@ -62,7 +62,7 @@ static void spark(const struct pulse *p, int width, struct str *out)
     if (n) str_printf(out, "  %.4g to %.4g", most, least);
 }
 
-static void bar(const struct pulse *p, int width, struct str *out)
+static void bar(const struct run_view *p, int width, struct str *out)
 {
     int full = p->steps > 0 ? (int)(p->step * width / p->steps) : 0;
     if (full > width) full = width;
@@ -71,18 +71,18 @@ static void bar(const struct pulse *p, int width, struct str *out)
     str_puts(out, "]");
 }
 
-static void state(const struct pulse *p, struct str *out)
+static void state(const struct run_view *p, struct str *out)
 {
     char text[32];
-    str_puts(out, pulse_states[p->state]);
-    if (p->state == PULSE_STOPPED) str_puts(out, " by ");
-    if (p->state == PULSE_STOPPED)
+    str_puts(out, run_view_states[p->state]);
+    if (p->state == RUN_VIEW_STOPPED) str_puts(out, " by ");
+    if (p->state == RUN_VIEW_STOPPED)
         shown_put(out, p->signal[0] ? p->signal : "?", p->signal[0] ? strlen(p->signal) : 1, false);
-    if (p->state == PULSE_SILENT) str_printf(out, " for %s", str_duration(text, p->silent_s));
+    if (p->state == RUN_VIEW_SILENT) str_printf(out, " for %s", str_duration(text, p->silent_s));
     if (isfinite(p->eta_s)) str_printf(out, ", ETA %s", str_duration(text, p->eta_s));
 }
 
-static void one_line(const struct pulse *p, struct str *out)
+static void one_line(const struct run_view *p, struct str *out)
 {
     char rate[32];
     str_printf(out, "step %lld/%lld", (long long)p->step, (long long)p->steps);
@@ -96,7 +96,7 @@ static void one_line(const struct pulse *p, struct str *out)
     str_puts(out, "\n");
 }
 
-static void failures(const struct pulse *p, struct str *out)
+static void failures(const struct run_view *p, struct str *out)
 {
     for (int i = 0; i < p->n_errors; i++) {
         str_puts(out, "failure     ");
@@ -105,7 +105,7 @@ static void failures(const struct pulse *p, struct str *out)
     }
 }
 
-static void stacks(const struct pulse *p, struct str *out)
+static void stacks(const struct run_view *p, struct str *out)
 {
     if (!p->stacks[0]) return;
     str_puts(out, "stacks      ");
@@ -115,7 +115,7 @@ static void stacks(const struct pulse *p, struct str *out)
     str_puts(out, "\n");
 }
 
-static void screen(const struct pulse *p, struct str *out)
+static void screen(const struct run_view *p, struct str *out)
 {
     char a[32], b[32];
     shown_put(out, p->dir, strlen(p->dir), false);
@@ -150,17 +150,17 @@ static void screen(const struct pulse *p, struct str *out)
     stacks(p, out);
 }
 
-static bool over(const struct pulse *p) { return p->state == PULSE_STOPPED || p->state == PULSE_FINISHED; }
+static bool over(const struct run_view *p) { return p->state == RUN_VIEW_STOPPED || p->state == RUN_VIEW_FINISHED; }
 
-static int watch(struct pulse *p, const struct request *q, struct err *e)
+static int watch(struct run_view *p, const struct request *q, struct err *e)
 {
     const char *term = getenv("TERM");
     bool terminal = isatty(STDOUT_FILENO) && term && strcmp(term, "dumb");
     struct str out = {0}, before = {0};
-    char told[PULSE_TEXT] = ""; /* of stacks, in plain lines */
+    char told[RUN_VIEW_TEXT] = ""; /* of stacks, in plain lines */
     int lines = 0, rc;
     bool cut = false; /* the files cannot be read just now: a file system over a network comes back */
-    while (!(rc = pulse_look(p, e)) || (rc == ERR_IO && !q->once)) {
+    while (!(rc = run_view_look(p, e)) || (rc == ERR_IO && !q->once)) {
         if (rc) {
             if (!cut) log_warn("%s; it is looked for again", e->text);
             cut = true;
@@ -198,24 +198,24 @@ static int watch(struct pulse *p, const struct request *q, struct err *e)
 int cmd_watch(int argc, char **argv)
 {
     struct request q = {.every = 1};
-    struct pulse *p;
+    struct run_view *p;
     struct err e = {0};
     int rc;
     if (!cli_read(&table, argc, argv, &q, &rc)) return rc;
-    rc = pulse_open(&p, q.run, &e);
+    rc = run_view_open(&p, q.run, &e);
     if (rc) return cli_fail(&e);
     if (q.json) {
         struct str s = {0};
         struct json_out o = {.s = &s, .pretty = true};
-        rc = pulse_look(p, &e);
+        rc = run_view_look(p, &e);
         json_begin_document(&o, "watch", 1);
-        pulse_put(p, &o, true);
+        run_view_put(p, &o, true);
         json_end_object(&o);
         if (!rc) printf("%s\n", str_text(&s));
         str_free(&s);
     } else {
         rc = watch(p, &q, &e);
     }
-    pulse_close(p);
+    run_view_close(p);
     return rc ? cli_fail(&e) : 0;
 }

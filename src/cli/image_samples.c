@@ -10,7 +10,7 @@
 #include "base/shown.h"
 #include "base/str.h"
 #include "cli/cmd_data.h"
-#include "cli/sample_view.h"
+#include "explain/sample_view.h"
 #include "media/media.h"
 
 /* Sample k of the order. */

@@ -12,10 +12,10 @@
 #include "base/str.h"
 #include "cli/cmd_data.h"
 #include "cli/image_samples.h"
-#include "cli/sample_view.h"
+#include "explain/sample_view.h"
 #include "cli/screen.h"
 #include "config/setup.h"
-#include "run/datasets.h"
+#include "train/datasets.h"
 
 /* Colour is for terminals whose user has not asked for none (NO_COLOR). */
 static bool in_colour(void)

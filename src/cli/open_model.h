@@ -8,7 +8,7 @@
 #define TUTTI_CLI_OPEN_MODEL_H
 
 #include "cli/cli.h"
-#include "run/model_job.h"
+#include "decode/model_job.h"
 
 struct cli_model {
     const char *path, *dtype, *weights, *tokenizer, *adapter, *ignore;

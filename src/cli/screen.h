@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* screen.h: stdout and stderr as the program's commands have them: all that is printed goes through shown_put, so that
  * no command has to think of whose text it prints. What tutti itself tells a terminal (colours, lines drawn over again)
- * and what is data (a model's text into a file) goes past it. Floor 10. Order: Local; one thread.
+ * and what is data (a model's text into a file) goes past it. Floor 12. Order: Local; one thread.
  */
 #ifndef TUTTI_CLI_SCREEN_H
 #define TUTTI_CLI_SCREEN_H

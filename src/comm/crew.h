@@ -6,7 +6,7 @@
  *   over      the epoch is over: all are done, or one is gone. Those that are left take seats for the next one: a spare
  *             takes the seat of a dead member, so that nobody else moves; where there is none, the others close up
  *
- * A rank's life (run/epochs.c):
+ * A rank's life (train/epochs.c):
  *
  *     crew_world -> works in it -> everything of it is freed -> crew_over -+-> CREW_DONE, CREW_ENDS
  *         ^      -> is a spare:    crew_wait               -> crew_over -+

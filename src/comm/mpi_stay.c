@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mpi_stay.c: a rank whose launcher was killed stays, so that it can save what it has (run/signals.h).
+/* mpi_stay.c: a rank whose launcher was killed stays, so that it can save what it has (train/signals.h).
  *
  * Open MPI's processes talk to their launcher through PMIx (https://pmix.github.io). Its client tells an event when
  * that connection is lost, for which Open MPI has a handler of last resort: it ends the process about a second later,

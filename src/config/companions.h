@@ -6,7 +6,7 @@
 #ifndef TUTTI_CONFIG_COMPANIONS_H
 #define TUTTI_CONFIG_COMPANIONS_H
 
-#include "checkpoint/hf.h"
+#include "hub/hf.h"
 #include "token/tokenizer.h"
 #include "config/config.h"
 

@@ -11,7 +11,7 @@
 #define TUTTI_CONFIG_CONFIG_H
 
 #include "base/conf.h"
-#include "checkpoint/hf.h"
+#include "hub/hf.h"
 #include "layout/dtype.h"
 #include "nn/model.h"
 #include "optim/optim.h"
@@ -49,7 +49,7 @@ enum config_reduce { REDUCE_MICROBATCH, REDUCE_STEP };
 enum config_cp_balance { CP_BALANCE_AUTO, CP_BALANCE_POSITION, CP_BALANCE_AREA };
 enum config_cp { CP_RING, CP_ALL_GATHER, CP_ALL_TO_ALL, CP_TWO_LEVEL };
 enum config_server { SERVER_SYNC, SERVER_ASYNC };
-enum bind { BIND_NONE, BIND_RANK, BIND_CORE }; /* run/binding.h */
+enum bind { BIND_NONE, BIND_RANK, BIND_CORE }; /* site/binding.h */
 enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
 /* How what travels is written: as it is kept, fp32 where that is the same, or by a codec (layout/codec.h). */
 enum config_codec { TRAVEL_KEPT, TRAVEL_FP32, TRAVEL_BF16, TRAVEL_FP8, TRAVEL_FP8_E5M2, TRAVEL_INT8 };
@@ -212,11 +212,11 @@ struct config {
         struct conf_list offload; /* of const char * */
         int64_t offload_least, loss_chunk;
         const char *offload_to;
-        unsigned away; /* not a key: what is in offload (config_offload.h); of auto, what was chosen (run/choose.h) */
+        unsigned away; /* not a key: what is in offload (config_offload.h); of auto, what was chosen (site/choose.h) */
         unsigned may;  /* not a key: what of it auto may choose */
         const char *limit;
         bool check;
-        struct recompute chosen; /* not a key: what the two say; of auto, what was chosen (run/choose.h) */
+        struct recompute chosen; /* not a key: what the two say; of auto, what was chosen (site/choose.h) */
         double limit_bytes;      /* not a key: 0 none */
     } memory;
     struct {

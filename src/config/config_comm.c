@@ -62,7 +62,7 @@ int config_check_overlap(const struct config *c, const struct conf *f, struct er
 
 /* By itself where tp's messages leave the host, which takes longer than cutting costs: pieces of 256 KiB, which take a
  * link of 10 GB/s ten times as long as a message's own latency, and products of 256 rows (docs/benchmarks.md). Asked
- * for: whatever keeps the bits; up to 32 rows are multiplied in another order (kernel/cpu/gemm_few.c). */
+ * for: whatever keeps the bits; up to 32 rows are multiplied in another order (kernel/cpu/tile/gemm_few.c). */
 struct pieces_rule config_pieces(const struct config *c)
 {
     int asked = overlap_asked(c->parallel.tp_overlap),

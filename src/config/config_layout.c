@@ -374,7 +374,7 @@ double config_passes(const struct config *c)
     if (config_prefers(c)) return 1;
     if (c->train.objective != OBJECTIVE_GRPO || updates < 1) return 0;
     bool again =
-        c->parallel.tp > 1 || c->parallel.cp > 1; /* what was written has other bits (run/trainer_policy_step.c) */
+        c->parallel.tp > 1 || c->parallel.cp > 1; /* what was written has other bits (train/trainer_policy_step.c) */
     return ((c->train.grpo.beta > 0) + updates - !again) / updates;
 }
 

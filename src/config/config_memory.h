@@ -14,7 +14,7 @@ bool config_recompute_auto(const struct config *c);
 /* After all else: sets parallel.may_zero. With memory.recompute: auto a zero level that nobody gave is chosen, too, of
  * those that would be accepted where they are asked for. */
 void config_resolve_zero(struct config *c, const struct conf *f);
-/* The zero level is chosen (run/choose.h). */
+/* The zero level is chosen (site/choose.h). */
 bool config_zero_auto(const struct config *c);
 
 #endif

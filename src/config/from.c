@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "checkpoint/hf_tokenizer_keys.h"
+#include "hub/hf_tokenizer_keys.h"
 #include "config/key.h"
 #include "config/start_weights.h"
 

@@ -9,7 +9,7 @@
 #ifndef TUTTI_CONFIG_FROM_H
 #define TUTTI_CONFIG_FROM_H
 
-#include "checkpoint/weights.h"
+#include "hub/weights.h"
 #include "token/tokenizer.h"
 #include "config/config.h"
 

@@ -4,7 +4,7 @@
  * something else is trained (adapters without adapter.kind) are refused.
  *
  * Invariants
- *   1. A row without a need is a mistake, which a test finds (tests/run/test_refusals.c walks all keys).
+ *   1. A row without a need is a mistake, which a test finds (tests/train/test_refusals.c walks all keys).
  *   2. A key that is idle is read by nobody in this run, whatever its value.
  * Floor 7. Order: Same(config).
  */

@@ -2,7 +2,7 @@
 /* same.h: processes of a launcher read their own copy of the config, maybe on hosts of their own. What decides about
  * numbers or about who calls what must be the same everywhere: else ranks wait for each other, or train in unlike
  * precision and nobody sees it. Paths of data, threads and kernels may differ: what is read is compared later
- * (run/job.c), and the rest changes no result. Floor 7.
+ * (train/job.c), and the rest changes no result. Floor 7.
  */
 #ifndef TUTTI_CONFIG_SAME_H
 #define TUTTI_CONFIG_SAME_H

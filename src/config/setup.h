@@ -5,7 +5,7 @@
 #ifndef TUTTI_CONFIG_SETUP_H
 #define TUTTI_CONFIG_SETUP_H
 
-#include "checkpoint/weights.h"
+#include "hub/weights.h"
 #include "token/tokenizer.h"
 #include "config/config.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "checkpoint/peft.h"
+#include "hub/peft.h"
 #include "state/packed.h"
 
 /* The nearest of their architectures; DeepSeek-V2's router is the plain one. */

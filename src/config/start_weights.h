@@ -6,7 +6,7 @@
 #ifndef TUTTI_CONFIG_START_WEIGHTS_H
 #define TUTTI_CONFIG_START_WEIGHTS_H
 
-#include "checkpoint/weights.h"
+#include "hub/weights.h"
 #include "nn/model.h"
 #include "state/store.h"
 #include "token/tokenizer.h"

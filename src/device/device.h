@@ -44,7 +44,7 @@ enum mem_cat {
     MEM_HOST,       /* put away in the host's memory, which only copies touch: not the device's, and in none of its
                        totals */
     MEM_DISK,       /* the same on files (tier.h) */
-    MEM_KEPT,       /* checkpoints in memory (run/memckpt.h), of what this rank writes: here and at its partner */
+    MEM_KEPT,       /* checkpoints in memory (keep/memckpt.h), of what this rank writes: here and at its partner */
     MEM_N
 };
 const char *mem_cat_name(enum mem_cat c); /* the names of INTERFACE: "param", "master", ... */

@@ -97,12 +97,12 @@ struct engine_config {
     struct host_groups host;
     struct pipeline_config pipeline;
     enum codec comm_grad, comm_param; /* how gradients and parameters travel (state/coded.h) */
-    /* A parameter server (run/serve.h): a worker keeps no optimizer state and reduces nothing itself, a server keeps
-     * its shard and runs no model. */
+    /* A parameter server (site/param_server.h): a worker keeps no optimizer state and reduces nothing itself, a server
+     * keeps its shard and runs no model. */
     int n_servers, server; /* 0: none; server: which, -1 a worker */
     int batches_ahead;     /* for which who trains has room here, besides the one that it holds; 0: none is made */
     size_t object_bytes;   /* for which who trains has room here, for pieces of objects behind addresses; 0: none */
-    bool snapshots;        /* room in the host's memory for what this rank writes to a checkpoint (run/saving.h) */
+    bool snapshots;        /* room in the host's memory for what this rank writes to a checkpoint (keep/async_save.h) */
     size_t trace_bytes;    /* of the ring that a trace is kept in (engine/trace.h); 0: none is made */
     struct comm *workers;  /* over which workers add up counts and losses; NULL: each counts its own */
 };
@@ -254,7 +254,7 @@ struct engine {
     void (*watch)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
     void *watch_ctx;
     /* NULL, or called in engine_step when the gradients are made, before anything follows from them; it may compute
-     * gradients of other batches (run/witness.h). */
+     * gradients of other batches (train/witness.h). */
     void (*before_update)(void *ctx);
     void *before_update_ctx;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reference.h: the weights that a run began with, beside those that it trains: what a policy is held to
- * (run/trainer_policy.c).
+ * (train/trainer_policy.c).
  *
  * They are kept as this rank holds them, in any layout, of the parameters that move: beside adapters the base is the
  * base of both, and what is kept is theirs alone. To compute with them they change places with the weights, and change

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* family_letters.h: sets of model families as letters, for the columns of tables (model/numbers.def,
- * checkpoint/hf_keys.c). Names of one letter: include it in the file of a table, never in a header. Includes:
+ * hub/hf_keys.c). Names of one letter: include it in the file of a table, never in a header. Includes:
  * numbers.h. Order: Local.
  */
 #ifndef TUTTI_MODEL_FAMILY_LETTERS_H

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/site.h"
+#include "site/site.h"
 #include "engine/stages.h"
 #include "optim/muon.h"
 
@@ -88,7 +88,7 @@ int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c, int r
     struct site s;
     struct comm_config cc = config_comm(c);
     cc.link_GBps = cc.link_latency_s = 0;
-    struct serve_config serve = {.async = c->parallel.server_mode == SERVER_ASYNC, .steps = 1};
+    struct param_server_config serve = {.async = c->parallel.server_mode == SERVER_ASYNC, .steps = 1};
     int rc = site_open(&s,
                        &(struct site_config){.config = c,
                                              .kind = SITE_COUNTS,
@@ -99,7 +99,7 @@ int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c, int r
                        e);
     if (rc) return rc;
     engine_init(s.engine);
-    if (s.serve) rc = serve_dry_step(s.serve, &r->serve_bytes, e);
+    if (s.serve) rc = param_server_dry_step(s.serve, &r->serve_bytes, e);
     if (!rc) {
         struct engine_batch nothing = {.n = 0};
         struct engine_report report;

@@ -5,14 +5,14 @@
  *
  * Ranks that play one role allocate the same bytes and compute the same; one of them is planned for all. Which they are
  * is found on paper (roles.c), printed by show.c.
- * Floor 9; may use run/. Order: Local.
+ * Floor 11; may use run/. Order: Local.
  */
 #ifndef TUTTI_PLAN_PLAN_H
 #define TUTTI_PLAN_PLAN_H
 
 #include "config/config.h"
 #include "config/ranks.h"
-#include "run/choose.h"
+#include "site/choose.h"
 
 enum { PLAN_WHAT = 160 };
 
@@ -31,9 +31,9 @@ struct plan_rank {
     char what[PLAN_WHAT];   /* what makes it unlike others: "stage 1: layers 2-3, head; tp 0" */
     struct par at;          /* its place on the mesh */
     double flops;           /* of one step */
-    double waits;           /* work that its offloaded bytes are waited for (run/choose.h) */
+    double waits;           /* work that its offloaded bytes are waited for (site/choose.h) */
     double moved;           /* bytes that it puts away and brings back */
-    double sent;            /* bytes of gradients and weights to ranks of dp_shard, by their table (run/choose.h) */
+    double sent;            /* bytes of gradients and weights to ranks of dp_shard, by their table (site/choose.h) */
     double optimizer_flops; /* of products in an update (optim/muon.h), beside flops */
     double flops_token;     /* without recomputation, over the tokens that one pipeline takes in a step */
     int64_t serve_bytes; /* sent in one step between workers and a parameter server; asynchronous: in one update of each
@@ -53,7 +53,7 @@ struct plan {
     int n_ranks;
     struct plan_rank *role; /* each distinct role, the one that needs most first */
     int n_roles, room;
-    struct schedule_stage_cost *stage; /* [n_stages] the most work of any rank on it (run/choose.h) */
+    struct schedule_stage_cost *stage; /* [n_stages] the most work of any rank on it (site/choose.h) */
     int n_stages;
 };
 
@@ -67,7 +67,7 @@ struct plan_watch {
     void *ctx;
 };
 int plan_make_watched(struct plan *p, const struct config *c, const struct plan_watch *w, struct err *e);
-/* memory.recompute: auto (run/choose.h), by planning each candidate; else does nothing. */
+/* memory.recompute: auto (site/choose.h), by planning each candidate; else does nothing. */
 int plan_choose(struct config *c, struct chosen *out, const struct plan_watch *w,
                 struct err *e); /* out, w may be NULL */
 void plan_print_chosen(const struct chosen *x, const struct config *c, struct str *out);

@@ -4,7 +4,7 @@
 #include "plan/stage_costs.h"
 
 #include "base/mem.h"
-#include "run/site.h"
+#include "site/site.h"
 
 static struct schedule_stage_cost cost_of(const struct program *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stage_costs.h: what the stages of a pipeline compute, so that its schedule can be simulated before anything has run:
  * FLOPs from the programs themselves, as rank 0 and its counterparts on the other stages have them.
- * Floor 9; may use run/. Order: Local.
+ * Floor 11; may use run/. Order: Local.
  */
 #ifndef TUTTI_PLAN_STAGE_COSTS_H
 #define TUTTI_PLAN_STAGE_COSTS_H

@@ -2,7 +2,7 @@
 /* chart.h: curves as an SVG picture: axes with round numbers, a line per curve, a legend.
  * A curve with more points than the picture has columns is drawn by the least and the largest of each column, so that
  * no spike is lost. Colours are CSS classes of the page (line-0 ...), so that a page can be dark.
- * Floor 9; includes base and history.h. Order: Local.
+ * Floor 11; includes base and history.h. Order: Local.
  */
 #ifndef TUTTI_REPORT_CHART_H
 #define TUTTI_REPORT_CHART_H

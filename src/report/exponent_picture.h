@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exponent_picture.h: a line of exponents.jsonl as an SVG: for activations, weights and their gradients how large a
  * share of the numbers lies between which powers of two, over the ranges of number formats; with a loss scale also
- * where gradients would lie without it. Floor 9; includes base and layout. Order: Local.
+ * where gradients would lie without it. Floor 11; includes base and layout. Order: Local.
  */
 #ifndef TUTTI_REPORT_EXPONENT_PICTURE_H
 #define TUTTI_REPORT_EXPONENT_PICTURE_H

@@ -7,7 +7,7 @@
  *   counted:
  *      a report of nine tenths of a run is better than none, and says so.
  *   2. Memory is 16 bytes a point and one line at a time, whatever the length of the file.
- * Floor 9; includes base. Order: Local.
+ * Floor 11; includes base. Order: Local.
  */
 #ifndef TUTTI_REPORT_HISTORY_H
 #define TUTTI_REPORT_HISTORY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* page.h: the report of a run as one HTML file that needs nothing beside it: no network, no script, no font.
  * Every text that comes from a run is escaped. What is not known is left out, never guessed.
- * Floor 9; includes base and the room. Order: Local.
+ * Floor 11; includes base and the room. Order: Local.
  */
 #ifndef TUTTI_REPORT_PAGE_H
 #define TUTTI_REPORT_PAGE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* several.h: the validation of several runs in one picture that stands by itself, and their last values as a table.
- * Floor 9; includes chart.h. Order: Local.
+ * Floor 11; includes chart.h. Order: Local.
  */
 #ifndef TUTTI_REPORT_SEVERAL_H
 #define TUTTI_REPORT_SEVERAL_H

@@ -13,7 +13,7 @@
  *   1. Over the steps that are whole in the file the kinds of a rank add up to its time in steps.
  *   2. A file that ends early, or that has lost events, counts from where it is whole; what was left out is said.
  *   3. What does not look like a trace of ours is refused by name.
- * Floor 9; includes base and schedule. Order: Local.
+ * Floor 11; includes base and schedule. Order: Local.
  */
 #ifndef TUTTI_REPORT_TIMING_H
 #define TUTTI_REPORT_TIMING_H

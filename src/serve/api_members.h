@@ -5,7 +5,7 @@
  *
  * The rows hold every member of OpenAI's published requests and of vLLM's extensions to them; tests/serve/members.txt
  * is the list, made by scripts/serve_members.py, and tests/serve/test_members.c sends each alone.
- * null is as good as absent in all of them. Floor 9. Order: Local.
+ * null is as good as absent in all of them. Floor 11. Order: Local.
  */
 #ifndef TUTTI_SERVE_API_MEMBERS_H
 #define TUTTI_SERVE_API_MEMBERS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* api_messages.h: a chat's request to the tokens that the model is asked with, by its template. What a message has and
  * the template may read goes to it as it is; what it cannot read is refused by name where an answer would have to know
- * of it. Floor 9. Order: Local.
+ * of it. Floor 11. Order: Local.
  */
 #ifndef TUTTI_SERVE_API_MESSAGES_H
 #define TUTTI_SERVE_API_MESSAGES_H

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "data/chat.h"
-#include "run/answering.h"
+#include "decode/batching.h"
 
 enum { API_CHOICES = 16, API_PROMPTS = 32 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* desk.h: threads that read requests (JSON, template, tokenizer), so that the server's one thread, which carries all
- * connections, never waits for that. A line of at most `most` calls. Floor 9. Order: Local; any thread.
+ * connections, never waits for that. A line of at most `most` calls. Floor 11. Order: Local; any thread.
  */
 #ifndef TUTTI_SERVE_DESK_H
 #define TUTTI_SERVE_DESK_H

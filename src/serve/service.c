@@ -79,7 +79,7 @@ struct service {
     struct service_config c;
     struct http_calls *server;
     struct desk *desk;
-    struct answering *answering;
+    struct batching *answering;
     struct asked *asked; /* under way; the service's thread */
     int64_t created;
     atomic_llong n[COUNTS], writing, waiting, pages_left, ids;
@@ -400,7 +400,7 @@ static int begin(struct service *s, struct asked *q, struct err *e)
                                 .end = take_end,
                                 .ctx = &q->ctx[i]};
         a.sample.seed += (uint64_t)k * 0x9E3779B97F4A7C15u;
-        int rc = answering_add(s->answering, &a, &q->ctx[i].answer, e);
+        int rc = batching_add(s->answering, &a, &q->ctx[i].answer, e);
         if (rc) return rc;
     }
     return OK;
@@ -421,7 +421,7 @@ static void finish(struct service *s, struct asked *q, bool late)
     bool failed = q->err.code != 0;
     int status = late ? 504 : q->err.code == ERR_REQUEST ? 400 : 500;
     for (int i = 0; i < q->n_choices; i++)
-        if (q->ctx[i].answer) answering_cancel(s->answering, q->ctx[i].answer);
+        if (q->ctx[i].answer) batching_cancel(s->answering, q->ctx[i].answer);
     q->lost = q->lost || http_call_gone(q->call); /* since the last look */
     count(s, q->lost ? COUNT_LOST : late ? COUNT_LATE : failed ? COUNT_FAILED : COUNT_DONE, 1);
     count(s, COUNT_PROMPT, q->usage.prompt);
@@ -500,13 +500,13 @@ int service_run(struct service *s, bool (*stop)(void *ctx), void *ctx, int grace
             until = clock_now_s() + grace_s;
         }
         if (until != 0 && (!s->asked || clock_now_s() > until)) break;
-        bool idle = !answering_writing(s->answering) && !answering_waiting(s->answering);
+        bool idle = !batching_writing(s->answering) && !batching_waiting(s->answering);
         take_queue(s, idle);
-        rc = answering_step(s->answering, e);
+        rc = batching_step(s->answering, e);
         count(s, COUNT_STEPS, !idle);
         sweep(s);
-        atomic_store(&s->writing, answering_writing(s->answering));
-        atomic_store(&s->waiting, answering_waiting(s->answering));
+        atomic_store(&s->writing, batching_writing(s->answering));
+        atomic_store(&s->waiting, batching_waiting(s->answering));
         atomic_store(&s->pages_left, decoding_pages_left(s->c.decoding));
     }
     pthread_mutex_lock(&s->lock);
@@ -539,7 +539,7 @@ int service_open(struct service **out, const struct service_config *c, struct er
     pthread_mutex_init(&s->lock, NULL);
     cond_init(&s->came);
     atomic_store(&s->pages_left, decoding_pages_left(c->decoding));
-    s->answering = answering_new(c->decoding, c->tokenizer);
+    s->answering = batching_new(c->decoding, c->tokenizer);
     struct http_calls_config h = {.address = c->address,
                                   .port = c->port,
                                   .key = c->key,
@@ -574,7 +574,7 @@ void service_close(struct service *s)
     }
     http_calls_close(s->server);
     desk_free(s->desk);
-    answering_free(s->answering);
+    batching_free(s->answering);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->came);
     xfree(s);

@@ -4,15 +4,15 @@
  *
  * The server's thread carries connections; two at a desk (serve/desk.h) read and check requests and put them into a
  * queue of at most `queue` answers; the service's own (whoever calls service_run) begins what fits, feeds the model
- * step by step (run/answering.h) and writes what comes. A request ends when its answers do, when its client is gone or
- * takes nothing, or after `time_s`. Log-probabilities that wait for the end of an answer, or for who takes it, have
+ * step by step (decode/batching.h) and writes what comes. A request ends when its answers do, when its client is gone
+ * or takes nothing, or after `time_s`. Log-probabilities that wait for the end of an answer, or for who takes it, have
  * `told_bytes` together: what would need more by itself is refused, what would now is told to come back. Order: Local.
  */
 #ifndef TUTTI_SERVE_SERVICE_H
 #define TUTTI_SERVE_SERVICE_H
 
 #include "data/chat.h"
-#include "run/answering.h"
+#include "decode/batching.h"
 
 struct service_config {
     struct decoding *decoding;

@@ -5,7 +5,7 @@
  * values that this rank writes to a checkpoint, or all that it holds. The parts lie one behind the other in the list's
  * order, arrays by arrays, each at a multiple of SNAPSHOT_ALIGN, so the same store gives the same list with the same
  * offsets: what was taken on one start of a run is given back on the next with the same layout. The memory is the
- * caller's: a buffer of the engine that a thread writes to disk from (run/saving.h), or memory that outlives the
+ * caller's: a buffer of the engine that a thread writes to disk from (keep/async_save.h), or memory that outlives the
  * process.
  * Floors 0-3. Order: Local.
  */

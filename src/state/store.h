@@ -46,7 +46,7 @@ enum { STORE_WIDEN = 1 << 18 /* elements */ };
 struct store_config {
     enum dtype dtype;         /* of the compute copy */
     bool training;            /* false: the compute copy only (generation) */
-    bool stateless;           /* no master and nothing that is stepped: somebody else steps (run/serve.h) */
+    bool stateless;           /* no master and nothing that is stepped: somebody else steps (site/param_server.h) */
     bool no_master;           /* the weights are the master, also in 16 bits */
     enum mem_cat master_away; /* where masters wait; 0: on the device */
     enum mem_cat param_away;  /* where weights wait between their uses (fetch.h); 0: on the device */

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answers.h: whether what writes answers in a run of rewards (run/rollout.h) and what learns from them are one model:
- * every rank writes answers to the beginnings of a batch's sequences, and the training's forward of this layout is
- * asked for the log-probabilities of the same tokens.
+/* answers.h: whether what writes answers in a run of rewards (decode/rollout.h) and what learns from them are one
+ * model: every rank writes answers to the beginnings of a batch's sequences, and the training's forward of this layout
+ * is asked for the log-probabilities of the same tokens.
  *
  * Where a rank holds whole layers (dp, zero, pp) they are the same bits. Over tp and cp the training adds in another
  * order than the rank that writes, and the two differ by rounding (answers_bound). With the same weights a rank of any
  * layout writes what one rank writes, to the bit, and so with initial values, which are a function of their place.
  *
- * Floor 9; may use run/. Order: as stated.
+ * Floor 11; may use run/. Order: as stated.
  */
 #ifndef TUTTI_VERIFY_ANSWERS_H
 #define TUTTI_VERIFY_ANSWERS_H
 
 #include "config/config.h"
-#include "run/site.h"
+#include "site/site.h"
 
 struct answers_found { /* over all ranks and all times they were compared */
     int64_t tokens;    /* compared by each; 0: nothing was */

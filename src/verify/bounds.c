@@ -10,15 +10,15 @@
 
 /* Newton-Schulz in bf16 multiplies what is small beside the largest singular value by up to 3.44^5 = 485: an element of
  * a matrix of low rank that was rounded the other way, 2^-9 of it, comes out as a part of a whole update. With equal
- * gradients the layouts' bits are equal (tests/run/test_updates.c). */
+ * gradients the layouts' bits are equal (tests/engine/test_updates.c). */
 static bool orthogonalises(const struct config *c)
 {
     struct optim_config o = config_optim(c);
     return optim_of(&o, PARAM_MATRICES)->whole;
 }
 
-/* Scales are those of one rank, to the bit where what they follow from is (tests/run/test_same_scales.c). Over tp and
- * cp sums are rounded to bf16 in another order, 2^-9 of a number, and what lies that near to the middle between two
+/* Scales are those of one rank, to the bit where what they follow from is (tests/engine/test_same_scales.c). Over tp
+ * and cp sums are rounded to bf16 in another order, 2^-9 of a number, and what lies that near to the middle between two
  * codes becomes the other one: in E5M2 one of 64, in E2M1 one of 128 in each product that follows, for half a number
  * and less. Ranks of ep share out whole parts of tensors, and add up nothing. */
 static bool recipe_sums(const struct config *c) { return c->parallel.tp > 1 || c->parallel.cp > 1; }

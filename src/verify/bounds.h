@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bounds.h: how far a layout may be from a plain one rank, and why: what is known of how its sums round. Each number
- * that is compared (compare.h) has the bound of its kind. Floor 9. Order: Same(config).
+ * that is compared (compare.h) has the bound of its kind. Floor 11. Order: Same(config).
  */
 #ifndef TUTTI_VERIFY_BOUNDS_H
 #define TUTTI_VERIFY_BOUNDS_H

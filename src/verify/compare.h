@@ -24,7 +24,7 @@
  *
  * Of the run: losses and norms of every step, the evaluation, which steps fp16 left out, that every step was made, and
  * that ranks which must hold the same numbers do. A number that is none (NaN) differs from all others.
- * Floor 9. Order: Local.
+ * Floor 11. Order: Local.
  */
 #ifndef TUTTI_VERIFY_COMPARE_H
 #define TUTTI_VERIFY_COMPARE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layouts.h: which layouts of a config are tried beside one rank: every product of degrees that the model and the batch
- * allow, up to a number of ranks. On paper only. Floor 9. Order: Local.
+ * allow, up to a number of ranks. On paper only. Floor 11. Order: Local.
  */
 #ifndef TUTTI_VERIFY_LAYOUTS_H
 #define TUTTI_VERIFY_LAYOUTS_H

@@ -7,7 +7,7 @@
  * each token of each layer and step was given, and the other layouts are given the same ones: their routers choose
  * freely first (how often otherwise is counted), then gates are computed again for the experts of the oracle, by the
  * same kernel. In fp32 nothing is repeated, only counted: a choice that differs there is a finding.
- * Floor 9. Order: Local; ranks that are threads share one struct replay.
+ * Floor 11. Order: Local; ranks that are threads share one struct replay.
  */
 #ifndef TUTTI_VERIFY_REPLAY_H
 #define TUTTI_VERIFY_REPLAY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shelf.h: the checkpoints that the last few layouts saved, for others to go on from; in memory that looks like files
  * where the system has some (/dev/shm), else in the directory for temporary files.
- * Floor 9. Order: Local.
+ * Floor 11. Order: Local.
  */
 #ifndef TUTTI_VERIFY_SHELF_H
 #define TUTTI_VERIFY_SHELF_H

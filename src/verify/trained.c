@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "config/config_optim.h"
-#include "run/trainer.h"
+#include "train/trainer.h"
 
 enum { STEPS = 3, MOST_KEYS = 320 };
 

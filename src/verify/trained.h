@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trained.h: the trainer itself (run/trainer.h) in a layout, for a few steps of its config from its beginning to its
+/* trained.h: the trainer itself (train/trainer.h) in a layout, for a few steps of its config from its beginning to its
  * last checkpoint, on texts that are made here; and what its metrics then say. So what is the trainer's alone is held
  * against one rank too: validation's mean over ranks and batches, the references and factors of preferences
  * (train.objective: dpo, reward), answers, rewards and advantages (grpo).
  *
  * Of rewards only the steps that learn from the first batch of answers are compared: later weights differ by rounding,
  * and an answer that is drawn a hair otherwise is another answer.
- * Floor 9; may use run/. Order: Local: starts its ranks itself.
+ * Floor 11; may use run/. Order: Local: starts its ranks itself.
  */
 #ifndef TUTTI_VERIFY_TRAINED_H
 #define TUTTI_VERIFY_TRAINED_H

@@ -10,8 +10,8 @@
 #include "base/rng.h"
 #include "config/config_recipe.h"
 #include "engine/replicas.h"
-#include "run/saved.h"
-#include "run/site.h"
+#include "keep/run_checkpoint.h"
+#include "site/site.h"
 
 /* ---- what a run leaves behind ---- */
 void outcome_init(struct outcome *o, const struct config *c, int64_t numel)
@@ -199,7 +199,7 @@ static void count_traffic(struct rank *x)
     ranks_traffic(&x->at.ranks, sent);
     for (int a = 0; a < AXIS_N; a++) t->out->comm_bytes += sent[a].bytes;
     t->out->comm_bytes +=
-        copies_traffic(&x->at.engine->copies).bytes + (x->at.serve ? serve_traffic(x->at.serve) - t->began : 0);
+        copies_traffic(&x->at.engine->copies).bytes + (x->at.serve ? param_server_traffic(x->at.serve) - t->began : 0);
 }
 
 /* Answers of preferences have factors of either sign, which follow from their pair in a run and are random here; a
@@ -237,7 +237,7 @@ static bool step(struct rank *x, int s)
     struct engine_report report;
     if (engine_status(x->at.engine, NULL)) return false;
     double *factor = weigh(x, &b);
-    if (x->at.serve) serve_step(x->at.serve, x->serves ? NULL : &b, s, lr_at(&lr, s), &report);
+    if (x->at.serve) param_server_step(x->at.serve, x->serves ? NULL : &b, s, lr_at(&lr, s), &report);
     else engine_step(x->at.engine, &b, s, lr_at(&lr, s), &report);
     double loss = loss_of(x->at.engine, &report);
     if (factor) engine_weigh(x->at.engine, NULL);
@@ -281,7 +281,7 @@ static int load(struct rank *x, struct err *e)
     int rc = ckpt_open(&c, x->t->load_from, e);
     rc = save_resume(x->at.engine, c, NULL, rc, NULL, e);
     ckpt_close(c);
-    if (!rc && x->at.serve) serve_begin(x->at.serve, x->t->steps);
+    if (!rc && x->at.serve) param_server_begin(x->at.serve, x->t->steps);
     return rc;
 }
 
@@ -336,7 +336,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
 {
     struct rank x = {.t = arg};
     struct trial *t = arg;
-    const struct serve_config serve = {.async = false};
+    const struct param_server_config serve = {.async = false};
     int64_t first, n;
     int rc = site_open(&x.at, &(struct site_config){.config = t->c, .world = world, .serve = &serve}, e);
     if (rc) return rc;
@@ -344,8 +344,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     engine_init(x.at.engine);
     config_part(t->c, x.serves ? 0 : x.at.ranks.part, &first, &n);
     replay_watch(&x.watch, t->replay, x.at.engine, first, n);
-    if (x.at.serve) serve_begin(x.at.serve, 0);
-    if (x.at.serve && x.at.ranks.rank == 0) t->began = serve_traffic(x.at.serve);
+    if (x.at.serve) param_server_begin(x.at.serve, 0);
+    if (x.at.serve && x.at.ranks.rank == 0) t->began = param_server_traffic(x.at.serve);
     if (x.at.rollout) rc = answers_new(&x.answers, t->c, &x.at, t->unseen, e);
     if (!rc) rc = walk(&x, e);
     if (!rc) rc = engine_status(x.at.engine, e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trial.h: one layout of a config, run: a few steps, an evaluation, a checkpoint, and a step more from the checkpoint
  * of another layout; and what that leaves behind, as arrays of the global shapes, so that comparing is the same loop
- * for every layout. Floor 9. Order: Local: starts its ranks itself.
+ * for every layout. Floor 11. Order: Local: starts its ranks itself.
  */
 #ifndef TUTTI_VERIFY_TRIAL_H
 #define TUTTI_VERIFY_TRIAL_H

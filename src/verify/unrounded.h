@@ -3,7 +3,7 @@
  * because of what is rounded in it, they let half an update pass; so such a layout runs once more in fp32, without a
  * codec and with the moments that it has, beside one rank that does so too, and then differs by the order of its sums
  * (and what moments make of it) alone. What it does on its axes, and who steps what by which factor, is the same
- * program; what is only in the path that rounds stays within the wide bounds. Floor 9. Order: Local.
+ * program; what is only in the path that rounds stays within the wide bounds. Floor 11. Order: Local.
  */
 #ifndef TUTTI_VERIFY_UNROUNDED_H
 #define TUTTI_VERIFY_UNROUNDED_H

@@ -16,7 +16,7 @@
  * A layout whose bounds are wide because of what is rounded in it runs once more with nothing rounded (unrounded.h).
  * Kernels are those that training would use; one rank, and a few of the layouts, run with the plain loops (ref) too,
  * which is compared among itself, and one rank with one rank. Routers in bf16 repeat the oracle's choices (replay.h).
- * Floor 9; may use run/. Order: Local: starts its ranks itself.
+ * Floor 11; may use run/. Order: Local: starts its ranks itself.
  */
 #ifndef TUTTI_VERIFY_VERIFY_H
 #define TUTTI_VERIFY_VERIFY_H

@@ -28,7 +28,7 @@ not_run() { # LINE: prints the reason
     case $1 in
     *' --host '*) echo "wants two hosts" ;;
     *s3://BUCKET*) echo "wants a server: remote/test_remote and data/test_objects have one" ;;
-    *' bench '*) echo "measures for minutes: kernel/test_gemm_bench, comm/test_table, run/test_timeline run it small" ;;
+    *' bench '*) echo "measures for minutes: kernel/test_gemm_bench, comm/test_table, engine/test_timeline run it small" ;;
     *' 405b.yaml '*) echo "its keys are in plan/test_scale, which plans it" ;;
     mpirun*) [ -n "$mpirun" ] || echo "no launcher of the MPI library that tutti is built with, or ThreadSanitizer" ;;
     esac

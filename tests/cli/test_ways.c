@@ -16,16 +16,16 @@
  * panels and every family, so which of them a call reached is seen from outside, and compared with the words: for each
  * instruction of programs of all families and dtypes, and for each row of the operation table in calls of many shapes,
  * at every instruction set of this machine. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include <stdatomic.h>
 
 #include "base/isa_built.h"
-#include "cli/explain.h"
+#include "explain/explain.h"
 #include "kernel/codes_product.h"
 #include "kernel/cpu/build.h"
-#include "kernel/cpu/codes_product.h"
-#include "kernel/cpu/tile_rows.h"
+#include "kernel/cpu/bits/codes_product.h"
+#include "kernel/cpu/tile/tile_rows.h"
 #include "kernel/each_isa.h"
 #include "kernel/harness.h"
 

@@ -4,7 +4,7 @@
  * allowed, and what two streams, a collective or the host do without an order is reported in words. A whole training
  * step runs on it clean, and does not when the one event between the copies of a batch and the computing stream is left
  * out. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include <stdlib.h>
 

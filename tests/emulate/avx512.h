@@ -8,7 +8,7 @@
  *
  *   VDPBF16PS   per lane: the odd pair's product is added first, then the even pair's, each by one fused multiply-add;
  *               subnormal inputs and results count as zero (Intel SDM vol. 2, VDPBF16PS)
- *   TDPBF16PS   even and odd elements are summed apart, then added together and to C (kernel/cpu/tile_reg_sim.h)
+ *   TDPBF16PS   even and odd elements are summed apart, then added together and to C (kernel/cpu/tile/tile_reg_sim.h)
  *   VRCP14PS    the true reciprocal rounded to 14 bits: not the bits of any processor, as near as all of them
  *
  * Rates mean nothing here.
@@ -242,7 +242,7 @@ EMULATED __m512 emulated_dpbf16_ps(__m512 s, __m512i a, __m512i b)
 /* -- AMX ------------------------------------------------------------------------------------------------------- */
 
 #if defined(TUTTI_EMULATE_AMX)
-#include "kernel/cpu/tile_reg_sim.h"
+#include "kernel/cpu/tile/tile_reg_sim.h"
 
 static __thread struct tile_reg emulated_tiles[8];
 #undef _tile_loadconfig
@@ -264,7 +264,7 @@ static __thread struct tile_reg emulated_tiles[8];
 #undef TILE_DOT
 #endif
 
-#define USED512(v) "+m"(v) /* kernel/cpu/tile_mul512.h */
+#define USED512(v) "+m"(v) /* kernel/cpu/tile/tile_mul512.h */
 
 /* For the choices that the kernels' headers make by what the compiler was allowed. */
 #define __AVX512F__ 1

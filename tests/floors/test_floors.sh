@@ -11,10 +11,11 @@ table=$root/tests/floors/floors.txt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# check_sources TABLE SRC: prints "file:line: what is wrong", one per line.
+# check_sources TABLE SRC [whole]: prints "file:line: what is wrong", one per line. whole: SRC is all that TABLE is about, so what it
+# allows is used there.
 check_sources() {
     (cd "$2" && find . -name '*.[ch]' -o -name '*.cu' | sed 's|^\./||' | sort) >"$work/files"
-    awk -v src="$2/" '
+    awk -v src="$2/" -v whole="${3:-}" '
         # The longest room that holds this path, or "".
         function room_of(path,   p) {
             for (p = path; sub(/\/[^\/]*$/, "", p);) if (p in rooms) return p
@@ -35,6 +36,7 @@ check_sources() {
                 complain("includes " name ", which belongs to " header[name])
             if (text ~ /</ || name !~ /\//) return
             to = room_of(name)
+            used[room, to] = 1
             if (to == "") complain("includes " name ", which is in no room of floors.txt")
             else if (to != room && index(" " rooms[room] " ", " " to " ") == 0)
                 complain("room " room " may not include " name " (room " to ")")
@@ -90,6 +92,32 @@ check_sources() {
                 check_calls(text)
             }
             close(src file)
+        }
+        # Whether b is reached from a by what the table allows.
+        function reaches(a, b,   list, n, i) {
+            n = split(rooms[a], list, " ")
+            for (i = 1; i <= n; i++) {
+                if (list[i] == b) return 1
+                if (!((list[i], b) in seen)) {
+                    seen[list[i], b] = 1
+                    if (reaches(list[i], b)) return 1
+                }
+            }
+            return 0
+        }
+        # The table itself: it allows what is used, and no way leads back.
+        END {
+            file = "floors.txt"
+            for (a in rooms) {
+                if (!whole) break
+                line = "room " a
+                n = split(rooms[a], list, " ")
+                for (i = 1; i <= n; i++) {
+                    if (!(list[i] in rooms)) complain("allows " list[i] ", which is no room")
+                    else if (!((a, list[i]) in used)) complain("allows " list[i] ", which nothing there includes")
+                }
+                if (reaches(a, a)) complain("a way leads back to it")
+            }
         }' <(cat "$1"; echo LIST; cat "$work/files")
 }
 
@@ -127,7 +155,7 @@ void *up(void) { return malloc (4); }
 C
 echo '#include "kernel/cpu/x.h"' >"$bad/kernel/ref/sibling.c"
 printf '#include <stdio.h>\n#include <yaml.h>\n' >"$bad/nn/third.c"
-printf '/* two\n lines */ #include "run/run.h"\n' >"$bad/nn/window.c"
+printf '/* two\n lines */ #include "train/train.h"\n' >"$bad/nn/window.c"
 echo 'int x;' >"$bad/cellar/lost.c"
 echo '#include "attic/a.h"' >"$bad/nn/attic.c"
 printf '#include "base/err.h"\nconst char *s = "malloc(";\n' >"$bad/device/good.c"
@@ -137,12 +165,28 @@ expect_refusal 'base/up.c:1: room base may not include device/device.h (room dev
 expect_refusal 'base/up.c:3: calls malloc, which belongs to base/mem.c'
 expect_refusal 'kernel/ref/sibling.c:1: room kernel/ref may not include kernel/cpu/x.h (room kernel/cpu)'
 expect_refusal 'nn/third.c:2: includes yaml.h, which belongs to base/conf_yaml.c'
-expect_refusal 'nn/window.c:2: room nn may not include run/run.h (room run)'
+expect_refusal 'nn/window.c:2: room nn may not include train/train.h (room train)'
 expect_refusal 'cellar/lost.c:0: is in no room of floors.txt'
 expect_refusal 'nn/attic.c:1: includes attic/a.h, which is in no room of floors.txt'
 expect_refusal 'nn/looks.c:1: looks into as, which belongs to kernel/attrs.h'
 if [ "$(wc -l <"$work/found")" != 8 ]; then
     echo "the check is too strict; of these, only the eight known breaches are real:"
+    cat "$work/found"
+    exit 1
+fi
+# A table with one fault of each kind, and a tree that breaks none of its lines.
+mkdir -p "$work/small/one" "$work/small/two" "$work/small/three"
+echo '#include "two/a.h"' >"$work/small/one/a.h"
+echo '#include "three/a.h"' >"$work/small/two/a.h"
+echo '#include "two/a.h"' >"$work/small/three/a.h"
+printf 'room one : two three attic\nroom two : three\nroom three : two\n' >"$work/small.txt"
+check_sources "$work/small.txt" "$work/small" whole >"$work/found"
+expect_refusal 'floors.txt:room one: allows three, which nothing there includes'
+expect_refusal 'floors.txt:room one: allows attic, which is no room'
+expect_refusal 'floors.txt:room two: a way leads back to it'
+expect_refusal 'floors.txt:room three: a way leads back to it'
+if [ "$(wc -l <"$work/found")" != 4 ]; then
+    echo "the check is too strict; of these, only the four known faults of the table are real:"
     cat "$work/found"
     exit 1
 fi
@@ -164,7 +208,7 @@ if grep -q ': table is' "$work/found"; then
 fi
 
 # And now the real ones.
-check_sources "$table" "$root/src" >"$work/found"
+check_sources "$table" "$root/src" whole >"$work/found"
 check_globals "$table" "$library" >>"$work/found"
 # A file's name says where an idea is: no name twice, but for kernel families, whose files are named for the rows of one table.
 grep -vE '^(.*/)?kernel/(ref|cpu|onednn|none|cuda)/' "$work/files" | sed 's|.*/||' | sort | uniq -d | sed 's/$/: a file of this name is in two rooms/' >>"$work/found"

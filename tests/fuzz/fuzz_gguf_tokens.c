@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "checkpoint/gguf_tokens.h"
+#include "hub/gguf_tokens.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

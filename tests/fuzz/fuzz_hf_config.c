@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "checkpoint/hf.h"
+#include "hub/hf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

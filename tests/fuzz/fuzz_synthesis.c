@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "curate/rules.h"
-#include "run/synthesis_parts.h"
+#include "decode/synthesis_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the transformers library finds by beam search with the models of families/: beams.txt, which tests/run/test_beam_text
+"""What the transformers library finds by beam search with the models of families/: beams.txt, which tests/decode/test_beam_text
 compares. Development time only.
 
     python3 tests/golden/make_beams.py        # transformers 5.24.0, PyTorch 2.15.0, CPU

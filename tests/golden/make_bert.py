@@ -5,7 +5,7 @@ logits, loss, ten AdamW steps.
 
     python3 make_bert.py [--out DIR]
 
-Development only: the test suite (tests/run/test_bert.c) reads the stored files and needs no Python. PyTorch 1.13 or newer
+Development only: the test suite (tests/engine/test_bert.c) reads the stored files and needs no Python. PyTorch 1.13 or newer
 and transformers 4 or 5 will do.
 """
 import argparse

@@ -5,7 +5,7 @@ float64: the loss, ten AdamW steps, the last token's logits, and a greedy text.
 
     python3 make_families.py [--out DIR] [NAME...]
 
-Development only: the test suite (tests/run/test_families.c) reads the stored files and needs no Python. transformers 5.
+Development only: the test suite (tests/engine/test_families.c) reads the stored files and needs no Python. transformers 5.
 """
 import argparse
 import json

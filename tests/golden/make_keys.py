@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/checkpoint/fixtures/library_keys.json: every key that the newest transformers and peft write or read of a file, with what
-it does there, against which tests/checkpoint/test_hf_library.c holds tutti's tables of keys (src/checkpoint/hf_keys.c, hf_beside.c,
+it does there, against which tests/hub/test_hf_library.c holds tutti's tables of keys (src/hub/hf_keys.c, hf_beside.c,
 peft_keys.c).
 
     python3 make_keys.py [--out FILE] [FAMILY...]

@@ -5,7 +5,7 @@ ten AdamW steps, and a greedy text of a prompt with a picture.
 
     python3 make_llava.py [--out DIR]
 
-Development only: the test suite (tests/run/test_llava.c) reads the stored files and needs no Python. transformers 5.
+Development only: the test suite (tests/engine/test_llava.c) reads the stored files and needs no Python. transformers 5.
 """
 import argparse
 import json

@@ -5,7 +5,7 @@ AdamW steps, and in which bucket distances fall.
 
     python3 make_t5.py [--out DIR]
 
-Development only: the test suite (tests/run/test_t5.c) reads the stored files and needs no Python. PyTorch 1.13 or newer
+Development only: the test suite (tests/engine/test_t5.c) reads the stored files and needs no Python. PyTorch 1.13 or newer
 and transformers 4 or 5 will do.
 """
 import argparse

@@ -4,7 +4,7 @@ padding (an attention mask), and what the T5s of make_t5.py make of them in floa
 
     python3 make_t5_pairs.py [--out DIR]
 
-Development only: tests/run/test_t5.c reads the stored files. Some seconds.
+Development only: tests/engine/test_t5.c reads the stored files. Some seconds.
 """
 import argparse
 import json

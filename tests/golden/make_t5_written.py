@@ -7,7 +7,7 @@ which says that the matrix is shared of all of them.
 
     python3 make_t5_written.py [--out DIR]
 
-Development only: tests/run/test_t5_writes.c reads the stored file. Some seconds.
+Development only: tests/decode/test_t5_writes.c reads the stored file. Some seconds.
 """
 import argparse
 import json

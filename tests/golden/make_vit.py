@@ -4,7 +4,7 @@ batch, and what that library computes from them in float64: logits, loss, ten Ad
 
     python3 make_vit.py [--out DIR]
 
-Development only: the test suite (tests/run/test_vit.c) reads the stored files and needs no Python. PyTorch 1.13 or newer
+Development only: the test suite (tests/engine/test_vit.c) reads the stored files and needs no Python. PyTorch 1.13 or newer
 and transformers 4 or 5 will do.
 """
 import argparse

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kernel/cache_runs.h"
-#include "kernel/cpu/tile.h"
+#include "kernel/cpu/tile/tile.h"
 #include "kernel/kernel.h"
 
 static struct team *team;

@@ -9,7 +9,7 @@
 
 #include "kernel/cache_runs.h"
 #include "kernel/cpu/build.h"
-#include "kernel/cpu/tile_rows.h"
+#include "kernel/cpu/tile/tile_rows.h"
 #include "kernel/cpuid.h"
 #include "kernel/vec_call.h"
 #include "sanitized.h"

@@ -6,7 +6,7 @@
 #include "each_isa.h"
 #include "harness.h"
 #include "kernel/codes_product.h"
-#include "kernel/cpu/codes_product.h"
+#include "kernel/cpu/bits/codes_product.h"
 
 enum { COLS = 64, PAIRS = 256, MANY = 40 };
 

@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "kernel/cpu/gemm.h"
+#include "kernel/cpu/tile/gemm.h"
 #include "sanitized.h"
 
 static uint64_t drawn; /* draws of this program, in order */

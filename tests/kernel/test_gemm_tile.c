@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "kernel/cpu/tile.h"
+#include "kernel/cpu/tile/tile.h"
 
 static float random_value(int64_t i) { return (float)(rng_uniform(7, 1, (uint64_t)i) * 2 - 1); }
 

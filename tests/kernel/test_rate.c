@@ -14,7 +14,7 @@
 
 #include "base/rng.h"
 #include "kernel/cpu/rate.h"
-#include "kernel/cpu/tile_rate.h"
+#include "kernel/cpu/tile/tile_rate.h"
 
 enum { MEMBERS = 3 };
 static const double TRUE_RATE = 2e9, PER_REPEAT = 1e3; /* operations per second of a member; per repeat */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What layers of a hybrid cost, by what each is: stages of a pipeline are dealt by it. Multiply-adds of a token, in
  * closed form; of the convolution the taps are counted. */
-#include "run/toy.h"
+#include "toy.h"
 
 static void test_each_kind(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameter counts of published models, FLOPs per token, names, and what model_check refuses. */
-#include "run/toy.h"
+#include "toy.h"
 
 struct published {
     const char *name;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of the table of parameters are layouts: on random meshes, for every family, what follows from them fits
  * together. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include "base/mem.h"
 #include "base/rng.h"

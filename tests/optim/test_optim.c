@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suite: devices untouchable */
 /* Updates against the formulas in double precision, and learning rates against their closed forms. */
-#include "run/toy.h"
+#include "toy.h"
 
 enum { ROWS = 31, COLS = 17, BIAS = 23, N = ROWS * COLS + BIAS, STEPS = 12 };
 

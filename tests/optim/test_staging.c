@@ -3,7 +3,7 @@
  * in more stretches than there are slots, whose ends meet neither blocks nor parameters; also on a device that is late
  * on purpose, which knows who waited for nobody. */
 #include "optim/staging.h"
-#include "run/toy.h"
+#include "toy.h"
 
 enum { STEPS = 3, BIAS = 777, ROWS = 701, COLS = 1500, TAIL = 5, N = BIAS + ROWS * COLS + TAIL };
 

@@ -3,7 +3,7 @@
  * matrix, a tall one and a vector. */
 #include "optim/adafactor.h"
 #include "optim/muon.h"
-#include "run/toy.h"
+#include "toy.h"
 
 enum { STEPS = 10, N = 12 * 20 + 20 * 12 + 20 };
 static const int64_t shapes[3][2] = {{12, 20}, {20, 12}, {20, 0}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is kept instead of, and beside, masters: weights of 16 bits that are rounded by chance, and averages. */
 #include "kernel/update.h"
-#include "run/toy.h"
+#include "toy.h"
 
 enum { ROWS = 24, COLS = 40, N = ROWS * COLS };
 

@@ -2,7 +2,7 @@
 /* What the type rules are for: a model with one collective left out is refused while it is recorded, before any step,
  * and the refusal names the operation and the axis. Every change of type of every family is left out in turn, in every
  * way the tokens can lie, on one rank as well as on one of several: types do not depend on sizes. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include "nn/model.h"
 

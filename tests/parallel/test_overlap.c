@@ -3,7 +3,7 @@
  * the first instruction that needs it, lie the weight products of its layer; and nothing else uses its bytes meanwhile.
  * So do rows that go to experts, beside the shared one. In pieces, forward does too: products lie beside all but the
  * last of each run, and no two pieces meet in a byte. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include "layout/region.h"
 #include "nn/model.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Changes of mesh type: what they turn into what, that they are the same memory on an axis of size 1, and that they
  * refuse what they are not for. */
-#include "run/toy.h"
+#include "toy.h"
 
 static const int64_t shape[2] = {4, 6};
 

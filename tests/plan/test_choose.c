@@ -4,7 +4,7 @@
  * what waits on disk and the zero level are chosen where they are left open, and never where they are asked for;
  * a run and a plan choose alike; no bit of a run depends on it; what cannot be had is refused with how much is missing.
  */
-#include "run/runs.h"
+#include "runs.h"
 
 #include "config/config_offload.h"
 #include "drawn.h"

@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "run/site.h"
+#include "site/site.h"
 
 struct counted {
     struct arena *arena;

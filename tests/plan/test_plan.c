@@ -2,7 +2,7 @@
 /* suite: long addresses */
 /* The law of the plan: what the null device counts is what training allocates, byte for byte and category by category,
  * and the FLOPs are those that the run's own profile adds up. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include "base/clock.h"
 #include "base/json.h"

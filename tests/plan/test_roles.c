@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which ranks a plan calls alike: every rank is planned by itself, and is what its role says, to the byte; what a role
  * is said to be is what its ranks are. The text fits 100 columns and names sizes and work with their units. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include "base/json.h"
 #include "plan/plan.h"

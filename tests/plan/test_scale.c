@@ -5,7 +5,7 @@
  *
  * Planning is linear in layers, and quick: processor time of this process is measured, so that a busy machine does not
  * matter. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include <time.h>
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes per parameter of weights, masters, gradients and optimizer state for combinations of recipe, master, type of
  * gradients and moments, optimizer, average and zero level: what the plan counts is what a table says. That training
- * allocates what is planned, run/test_updates.c shows for the same kinds of state. And Newton-Schulz is counted. */
+ * allocates what is planned, engine/test_updates.c shows for the same kinds of state. And Newton-Schulz is counted. */
 #include <math.h>
 
 #include "config/config.h"
 #include "optim/muon.h"
-#include "run/site.h"
-#include "run/toy.h"
+#include "site/site.h"
+#include "toy.h"
 
 enum { VECTORS = 5 * 64, RANKS = 2 };
 static const char *const toy_keys[] = {

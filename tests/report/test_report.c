@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/fs.h"
-#include "checkpoint/said.h"
+#include "said.h"
 #include "report/chart.h"
 #include "report/page.h"
 

@@ -3,7 +3,7 @@
 #ifndef TUTTI_TESTS_SERVE_HOUSE_H
 #define TUTTI_TESTS_SERVE_HOUSE_H
 
-#include "run/written.h"
+#include "decode/written.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

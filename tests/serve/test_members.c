@@ -112,7 +112,7 @@ static const struct {
     {"n", NULL, "2", API_BOTH, NULL},
     {"stop", NULL, "[\"0\",\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\" \",\":\",\"-\"]", API_BOTH, NULL},
     {"stop_token_ids", NULL, "[" HALF "]", API_BOTH, NULL},
-    {"ignore_eos", NULL, NULL, API_BOTH, "the model of this test has no end of a text; run/test_answering asks"},
+    {"ignore_eos", NULL, NULL, API_BOTH, "the model of this test has no end of a text; decode/test_batching asks"},
     {"logprobs", NULL, "1", API_TEXT, NULL},
     {"logprobs", NULL, "true", API_CHAT, NULL},
     {"top_logprobs", "\"logprobs\":true", "2", API_CHAT, NULL},

@@ -12,8 +12,8 @@
 
 #include "drawn.h"
 #include "kernel/codec_spec.h"
-#include "run/machine.h"
-#include "run/site.h"
+#include "machine.h"
+#include "site/site.h"
 #include "sanitized.h"
 
 enum { ROUNDS = 2 };

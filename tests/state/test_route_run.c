@@ -4,7 +4,7 @@
  * that are missing on either side, replicas to choose from, sums owed, and another mesh for the destination than for
  * the source. What is not a destination stays as it was, and so does every source. Bytes and buffers are what the null
  * device says beforehand. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include "base/mem.h"
 #include "base/rng.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suite: devices untouchable */
 /* Initial values, buffers and their bytes. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include "base/thread.h"
 #include "device/device.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lowering may not change: deferring weight gradients, recomputing, and cutting the loss into chunks leave the
  * gradients as they are; and what it must keep small: bytes from forward to backward, and backward's scratch. */
-#include "run/toy.h"
+#include "toy.h"
 
 /* ---- deferred weight gradients: F0 F1 B0 B1 W0 W1 with two slabs, by hand ---- */
 static void run_phase(struct toy *t, const struct program *p, enum tape_phase phase, int m, void *const slab[HOME_N],

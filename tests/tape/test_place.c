@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where places lie is what the plain greedy rule says, in O(n^2): the largest first, each at the lowest offset where
  * nothing lies that lives at the same time. Programs of all kinds, deep enough that many places share bytes. */
-#include "run/toy.h"
+#include "toy.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 /* Errors of shape and of mesh type are found while recording, on one rank, with the operation, the tensor and the
  * axis in the text; every collective that is left out of a block is found, and every wrong layout of a parameter. */
 #include "nn/decode.h"
-#include "run/toy.h"
+#include "toy.h"
 
 #include "tape/program.h"
 

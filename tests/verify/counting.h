@@ -8,7 +8,7 @@
 
 #include "engine/balance.h"
 #include "engine/executor.h"
-#include "run/site.h"
+#include "site/site.h"
 
 struct counting {
     const struct config *c;

@@ -188,9 +188,9 @@ static const struct {
     {"looks at numbers, and changes none in three steps", "precision.telemetry precision.fallback.after "
                                                           "precision.fallback.saturated precision.fallback.error "
                                                           "train.grpo.tell_every"},
-    {"an order that is no one rank's (run/test_serve)", "parallel.server_mode parallel.staleness"},
-    {"a file (run/test_pipeline.sh, run/test_offload_files.sh, cli/test_bench, "
-     "run/test_adapters.sh)",
+    {"an order that is no one rank's (site/test_param_server)", "parallel.server_mode parallel.staleness"},
+    {"a file (engine/test_pipeline.sh, train/test_offload_files.sh, cli/test_bench, "
+     "train/test_adapters.sh)",
      "parallel.schedule_file memory.offload_to comm.table adapter.from"},
     {"how long, how often, how much at once", "comm.timeout_s comm.timeout_p2p_s comm.timeout_start_s comm.progress "
                                               "comm.link_GBps comm.link_latency_us "

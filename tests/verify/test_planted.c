@@ -12,9 +12,9 @@
 #include "kernel/flat.h"
 #include "kernel/update.h"
 #include "optim/optim.h"
-#include "run/policy.h"
-#include "run/preference.h"
-#include "run/trainer.h"
+#include "learn/policy.h"
+#include "learn/preference.h"
+#include "train/trainer.h"
 #include "state/route_run.h"
 #include "verify/trial.h"
 

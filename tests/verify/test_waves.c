@@ -20,8 +20,8 @@
 
 #include "engine/engine.h"
 #include "plan/plan.h"
-#include "run/machine.h"
-#include "run/site.h"
+#include "machine.h"
+#include "site/site.h"
 #include "sanitized.h"
 #include "verify/thinned.h"
 #include "verify/trial.h"

@@ -10,7 +10,7 @@
 #ifndef TUTTI_KERNEL_CPU_BUILD_H
 #define TUTTI_KERNEL_CPU_BUILD_H
 
-#include "kernel/cpu/attention.h"
+#include "kernel/cpu/attention/attention.h"
 #include "kernel/cpuid.h"
 #include "kernel/formats.h"
 #include "kernel/kernel.h"

@@ -1,5 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Attention's vector work for AVX-512: one build of the attention bodies. Entered after cpu_isa() said so. */
-#include "kernel/cpu/attention_build_body.h"
-
-ATTENTION_TABLE(avx512);

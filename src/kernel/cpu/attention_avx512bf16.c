@@ -1,6 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Attention's vector work for AVX-512 with bf16 conversions: one build of the attention bodies. Entered after
- * cpu_isa() said so. */
-#include "kernel/cpu/attention_build_body.h"
-
-ATTENTION_TABLE(avx512bf16);

@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Norms and the loss in 8 lanes (AVX2): one build of vec_norm_body.h. Entered after cpu_isa() said so. */
+#include "kernel/cpu/vec/vec_norm_body.h"
+
+VEC_NORM_TABLE(avx2, "avx2");

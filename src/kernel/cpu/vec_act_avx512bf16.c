@@ -1,6 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Activations, gates, convolutions in 16 lanes with bf16 conversions: one build of vec_act_body.h. Entered after
- * cpu_isa() said so. */
-#include "kernel/cpu/vec_act_body.h"
-
-VEC_ACT_TABLE(avx512bf16, "avx512-bf16");

@@ -1,6 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Activations, gates, convolutions in 4 lanes with Arm's bf16 conversions: one build of vec_act_body.h. Entered after
- * cpu_isa() said so. */
-#include "kernel/cpu/vec_act_body.h"
-
-VEC_ACT_TABLE(neonbf16, "neon-bf16");

@@ -1,5 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Norms and the loss in 16 lanes (AVX-512): one build of vec_norm_body.h. Entered after cpu_isa() said so. */
-#include "kernel/cpu/vec_norm_body.h"
-
-VEC_NORM_TABLE(avx512, "avx512");

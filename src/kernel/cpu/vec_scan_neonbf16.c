@@ -1,5 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Scans in 4 lanes with Arm's bf16 conversions: one build of vec_scan_body.h. Entered after cpu_isa() said so. */
-#include "kernel/cpu/vec_scan_body.h"
-
-VEC_SCAN_TABLE(neonbf16, "neon-bf16");
