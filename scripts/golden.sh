@@ -4,13 +4,15 @@
 # tests/golden/layouts.h with both, 20 steps each. The suite's golden test compares the plain loops' bits on any machine; this compares
 # the fast kernels', which differ from machine to machine, on one.
 #
+# Then the same of what ranks say to each other (tests/golden/test_messages.c), where OLD has that test.
+#
 #   scripts/golden.sh OLD [NEW]        commits, branches or tags; NEW: HEAD. `.` is the working tree as it is
 #
-# Ends with 0 when no number differs, else names the first of each row. OLD and NEW must have tests/golden/layouts.h; a row that only
+# Ends with 0 when no number and no message differs, else names the first of each row. OLD and NEW must have tests/golden/layouts.h; a row that only
 # NEW has is named and not compared. The builds stay in ${TMPDIR:-/tmp}/tutti-golden, so that asking again is quick.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n 3,11p "${BASH_SOURCE[0]}" | cut -c3- >&2; exit 2; }
+[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n 3,13p "${BASH_SOURCE[0]}" | cut -c3- >&2; exit 2; }
 work=${TMPDIR:-/tmp}/tutti-golden
 mkdir -p "$work"
 
@@ -25,7 +27,10 @@ build() {
     fi
     [ -e "$source/tests/golden/layouts.h" ] || { echo "golden: $2 has no tests/golden/layouts.h" >&2; exit 2; }
     echo "golden: building $1 ($2)" >&2
-    { cmake -S "$source" -B "$work/$1.build" && cmake --build "$work/$1.build" --parallel "${TUTTI_JOBS:-$(nproc)}" --target golden_test_losses; } \
+    local messages=
+    [ ! -e "$source/tests/golden/test_messages.c" ] || messages=golden_test_messages
+    # shellcheck disable=SC2086 # none, or one
+    { cmake -S "$source" -B "$work/$1.build" && cmake --build "$work/$1.build" --parallel "${TUTTI_JOBS:-$(nproc)}" --target golden_test_losses $messages; } \
         >"$work/$1.log" 2>&1 || { tail -30 "$work/$1.log" >&2; echo "golden: $2 does not build" >&2; exit 1; }
 }
 old=$1 new=${2:-HEAD}
@@ -37,4 +42,11 @@ build new "$new"
 rc=0
 "$work/new.build/tests/golden_test_losses" against auto "$work/old.txt" 2>"$work/new.log" || rc=$?
 grep -a 'recorded\|only the new\|\[  ERROR' "$work/new.log" >&2 || true
+if [ -e "$work/old.build/tests/golden_test_messages" ]; then
+    "$work/old.build/tests/golden_test_messages" print >"$work/old.said" 2>"$work/old.log" || { tail "$work/old.log" >&2; exit 1; }
+    "$work/new.build/tests/golden_test_messages" against "$work/old.said" 2>"$work/new.log" || rc=$?
+    grep -a 'recorded\|only the new\|\[  ERROR' "$work/new.log" >&2 || true
+else
+    echo "golden: $old has no tests/golden/test_messages.c: messages are not compared" >&2
+fi
 exit "$rc"

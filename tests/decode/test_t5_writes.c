@@ -3,7 +3,7 @@
  * prompts of several lengths the same tokens with the same log-probabilities, one at a time, many at once with all that
  * comes and goes between, by beams, over ranks, and in few rows. A prompt is read once and its pages are shared by
  * forks; every page comes back. What is refused. */
-#include "encoder.h"
+#include "engine/encoder.h"
 
 #include "kernel/cache_runs.h"
 #include "decode/batching.h"

@@ -59,47 +59,78 @@ static inline void resolve(struct config *c, struct arena *a, const struct row *
     if (config_resolve(c, f, 0, r->ranks, &e)) fail_msg("%s: %s", r->name, e.text);
 }
 
+/* A row that is being trained. */
+struct row_run {
+    struct arena *arena;
+    struct config c;
+    struct param_table p;
+    struct outcome o;
+    struct replay replay;
+    struct trial t;
+    int32_t *tokens, *unseen;
+};
+
+/* more: keys over the row's, or NULL. */
+static inline void row_begin(struct row_run *x, const struct row *r, const char *more, int steps)
+{
+    *x = (struct row_run){.arena = arena_new()};
+    resolve(&x->c, x->arena, r, more);
+    struct model_config m = x->c.model;
+    model_declare(&m, NULL, &x->p);
+    outcome_init(&x->o, &x->c, x->p.numel);
+    replay_init(&x->replay, &x->c, STEPS + 1);
+    x->tokens = trial_tokens(&x->c, 0);
+    x->unseen = trial_tokens(&x->c, 1);
+    x->t = (struct trial){.c = &x->c,
+                          .steps = steps,
+                          .global = &x->p,
+                          .replay = &x->replay,
+                          .out = &x->o,
+                          .tokens = x->tokens,
+                          .unseen = x->unseen};
+}
+
+static inline void row_run(struct row_run *x, const char *name)
+{
+    struct err e = {0};
+    if (trial_run(&x->t, &e)) fail_msg("%s: %s", name, e.text);
+}
+
+static inline void row_end(struct row_run *x)
+{
+    replay_free(&x->replay);
+    outcome_fini(&x->o);
+    param_table_free(&x->p);
+    xfree(x->tokens);
+    xfree(x->unseen);
+    arena_free(x->arena);
+}
+
 /* One row, trained; what it leaves behind, in words. A row that hands over makes its last step from a checkpoint. */
 static inline void train_row(const struct row *r, const char *more, bool hands_over, struct str *s)
 {
-    struct arena *a = arena_new();
-    struct config c;
+    struct row_run x;
     struct err e = {0};
-    resolve(&c, a, r, more);
-    struct model_config m = c.model;
-    struct param_table p = {0};
-    struct outcome o;
-    struct replay replay;
     struct shelf shelf = {0};
     struct shelf_place *place = NULL;
-    struct trial t = {.c = &c, .steps = hands_over ? STEPS - 1 : STEPS, .global = &p, .replay = &replay, .out = &o};
-    model_declare(&m, NULL, &p);
-    outcome_init(&o, &c, p.numel);
-    replay_init(&replay, &c, STEPS + 1);
-    int32_t *tokens = trial_tokens(&c, 0), *unseen = trial_tokens(&c, 1);
-    t.tokens = tokens;
-    t.unseen = unseen;
-    if (hands_over && (shelf_open(&shelf, p.numel * 12, &e) || shelf_next(&shelf, t.steps, &place, &e)))
+    row_begin(&x, r, more, hands_over ? STEPS - 1 : STEPS);
+    int64_t numel = x.p.numel;
+    if (hands_over && (shelf_open(&shelf, numel * 12, &e) || shelf_next(&shelf, x.t.steps, &place, &e)))
         fail_msg("%s", e.text);
-    if (place) t.save_to = place->root, t.load_from = place->path;
-    if (trial_run(&t, &e)) fail_msg("%s: %s", r->name, e.text);
+    if (place) x.t.save_to = place->root, x.t.load_from = place->path;
+    row_run(&x, r->name);
     str_printf(s, "row %s\n", r->name);
-    put_reals(s, "loss", o.loss, STEPS);
-    put_reals(s, "norm", o.norm, STEPS);
-    put_reals(s, "evaluation", &o.eval_loss, 1);
-    put_hash(s, "gradients", o.grad, p.numel, 4);
-    put_hash(s, "values", o.value, p.numel, 4);
-    put_hash(s, "moments", o.value + p.numel, p.numel * o.moments, 4);
-    put_hash(s, "loaded", o.loaded, hands_over ? p.numel * (1 + o.moments) : 0, 4);
-    put_hash(s, "next", o.next, hands_over ? p.numel : 0, 4);
-    assert_string_equal(o.replicas, "");
+    put_reals(s, "loss", x.o.loss, STEPS);
+    put_reals(s, "norm", x.o.norm, STEPS);
+    put_reals(s, "evaluation", &x.o.eval_loss, 1);
+    put_hash(s, "gradients", x.o.grad, numel, 4);
+    put_hash(s, "values", x.o.value, numel, 4);
+    put_hash(s, "moments", x.o.value + numel, numel * x.o.moments, 4);
+    put_hash(s, "loaded", x.o.loaded, hands_over ? numel * (1 + x.o.moments) : 0, 4);
+    put_hash(s, "next", x.o.next, hands_over ? numel : 0, 4);
+    assert_string_equal(x.o.replicas, "");
     shelf_close(&shelf);
-    replay_free(&replay);
-    outcome_fini(&o);
-    param_table_free(&p);
-    xfree(tokens);
-    xfree(unseen);
-    arena_free(a);
+    row_end(&x);
 }
 
 /* ---- comparing ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints made from checkpoints: the same state in any number of files, and the mean of known weights. */
-#include "state.h"
+#include "checkpoint/state.h"
 
 #include <fcntl.h>
 #include <math.h>
