@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_view.h: how a run is, read from its files while it goes on or afterwards: what `tutti watch` shows and the status
- * server (watch/status.h) hands out. The run knows nothing of it: who looks reads metrics.jsonl from where it was read
- * last, and the few lines of the other files; so looking never costs a step anything but the disk's time.
+/* run_view.h: a run view: how a run is, read from its files while it goes on or afterwards. `tutti watch` shows it, the
+ * status server (watch/status.h) hands it out. The run knows nothing of it: who looks reads metrics.jsonl from where it
+ * was read last, and the few lines of the other files; so looking never costs a step anything but the disk's time.
  *
  * Invariants
  *   1. A line that is no JSON object, also the last one that is being written, is passed over.
  *   2. Memory is bounded: of the curves at most 2 * RUN_VIEW_POINTS points are kept, then every second one goes; the
- * last point is always there.
+ *      last point is always there.
  *   3. How long a run is silent is measured by the clock that nobody sets, from the first look on: clocks of hosts that
  *      differ or jump make no silence, and end none.
  *   4. A file that became shorter (the run went back to a checkpoint) or is another one is read again from its

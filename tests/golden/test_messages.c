@@ -40,6 +40,7 @@ static struct said *said_on(int rank, const char *group)
 }
 
 int64_t __real_board_queue(struct board *b, int row, const struct desc *d);
+int64_t __wrap_board_queue(struct board *b, int row, const struct desc *d);
 int64_t __wrap_board_queue(struct board *b, int row, const struct desc *d)
 {
     char text[DESC_TEXT];
