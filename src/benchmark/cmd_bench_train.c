@@ -63,7 +63,7 @@ struct figures {
     double waited_s, link_s, exposed_s; /* for messages; that they take on the pretended link; of that, waited for */
     struct tier_counts disk;            /* of a step, rank 0's; all 0: nothing waits there */
     double disk_alone_s;                /* that the same bytes take when nothing is computed beside them */
-    struct tape_profile profile;
+    struct program_profile profile;
 };
 
 /* As cli_read. */
@@ -121,7 +121,7 @@ static void random_batch(struct engine_batch *b, int32_t *memory, const struct c
                                .n_trained = count * trained};
 }
 
-static void read_profile(struct figures *f, const struct tape_profile *p)
+static void read_profile(struct figures *f, const struct program_profile *p)
 {
     for (int ph = 0; ph < KERNEL_N_PHASES; ph++) {
         double products_s = p->s[OP_LINEAR][ph] + p->s[OP_LINEAR_SCALED][ph];
@@ -191,7 +191,7 @@ static int time_steps(const struct measured *m, struct engine *g, struct param_s
 {
     const struct tile_ops *tile = tile_ops_get(g->cfg.dtype);
     double workers = r->n - r->n_servers;
-    struct tape_profile profile = {0};
+    struct program_profile profile = {0};
     struct engine_batch b;
     struct engine_report report;
     struct comm_times before, after;

@@ -34,7 +34,7 @@ static int forward_init(struct forward *f, struct decoding *d, int64_t n, struct
     causal.attn.prefix = false;
     *f = (struct forward){.tape = tape_new()};
     model_record(f->tape, &causal, &d->params, &d->par, &shape);
-    int rc = program_new(&f->program, f->tape, &d->kernels, (struct lower_options){.training = true}, e);
+    int rc = tape_lower(&f->program, f->tape, &d->kernels, (struct lower_options){.training = true}, e);
     if (!rc) rc = buffer_new(&f->act, d->dev, MEM_ACTIVATION, f->program->bytes[HOME_ACT], e);
     if (!rc) rc = buffer_new(&f->scratch, d->dev, MEM_SCRATCH, f->program->bytes[HOME_SCRATCH], e);
     if (!rc) rc = buffer_new(&f->data, d->dev, MEM_DATA, to_size(3 * n) * sizeof(int32_t), e);

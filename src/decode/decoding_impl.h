@@ -7,7 +7,8 @@
 #include "decode/cache_pages.h"
 #include "decode/decoding.h"
 #include "decode/decoding_ranks.h"
-#include "tape/program.h"
+#include "program/program.h"
+#include "tape/tape.h"
 
 enum { SIZES = 12 }; /* 2^11 rows at most */
 

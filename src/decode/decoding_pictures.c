@@ -16,7 +16,7 @@ static int run_tower(struct decoding *d, const float *pixels, int64_t n, struct 
     int n_slots = slot_recipe(d->params.n, to_int(m.layers)) + 2;
     m.vision.images = n;
     model_record_pictures(tape, &m, &d->params, &d->par, d->dtype);
-    int rc = program_new(&program, tape, &d->kernels, (struct lower_options){.training = false}, e);
+    int rc = tape_lower(&program, tape, &d->kernels, (struct lower_options){.training = false}, e);
     if (!rc) rc = buffer_new(&in, d->dev, MEM_DATA, to_size(model_pixels(&m)) * sizeof *pixels, e);
     if (!rc) rc = buffer_new(&act, d->dev, MEM_ACTIVATION, program->bytes[HOME_ACT], e);
     if (!rc) rc = buffer_new(&scratch, d->dev, MEM_SCRATCH, program->bytes[HOME_SCRATCH], e);

@@ -150,9 +150,9 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
     int rc = tape_status(s->tape, e);
     if (!rc && g->cfg.documents_in_order) check_places(s->tape);
     if (!rc) rc = recipes_rule(g, s->tape, &o.recipe, e);
-    if (!rc && g->cfg.training) rc = program_new(&s->train, s->tape, &g->kernels, o, e);
+    if (!rc && g->cfg.training) rc = tape_lower(&s->train, s->tape, &g->kernels, o, e);
     o.training = o.split_w = false;
-    if (!rc) rc = program_new(&s->eval, s->tape, &g->kernels, o, e);
+    if (!rc) rc = tape_lower(&s->eval, s->tape, &g->kernels, o, e);
     return rc;
 }
 

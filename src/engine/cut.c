@@ -29,7 +29,7 @@ static void touch(struct span *s, const struct operand *o, const struct units *u
     x->last = at;
 }
 
-static struct span *spans(const struct program *p, const struct units *u, bool grad, enum tape_phase ph)
+static struct span *spans(const struct program *p, const struct units *u, bool grad, enum program_phase ph)
 {
     struct span *s = xmalloc(sizeof *s * ((size_t)u->n + 1));
     for (int v = 0; v < u->n; v++) s[v] = (struct span){-1, -1};
@@ -55,7 +55,7 @@ static void mark(bool *begins, const struct span *s, int n, bool first, bool las
 
 /* at[ph] from the instructions at which a part begins. A phase that computes nothing is one part, but for a W that is
  * inside B. */
-static void number(struct cut *c, const struct program *p, enum tape_phase ph, bool split_w, const bool *begins)
+static void number(struct cut *c, const struct program *p, enum program_phase ph, bool split_w, const bool *begins)
 {
     int n = 0, lo = p->begin[ph], hi = p->begin[ph + 1];
     int *at = xmalloc(sizeof *at * ((size_t)(hi - lo) + 2));
@@ -67,7 +67,7 @@ static void number(struct cut *c, const struct program *p, enum tape_phase ph, b
     c->parts.n[ph] = n;
 }
 
-static int part_at(const struct cut *c, enum tape_phase ph, int instr)
+static int part_at(const struct cut *c, enum program_phase ph, int instr)
 {
     int lo = 0, hi = c->parts.n[ph] - 1;
     while (lo < hi) {
@@ -79,7 +79,7 @@ static int part_at(const struct cut *c, enum tape_phase ph, int instr)
 }
 
 /* ---- what ---- */
-static void push_uses(struct cut *c, enum tape_phase ph, const struct span *s, int n, bool writes)
+static void push_uses(struct cut *c, enum program_phase ph, const struct span *s, int n, bool writes)
 {
     struct stage_parts *g = &c->parts;
     GROW(g->use, g->n_use, g->room_use, n);
@@ -99,7 +99,7 @@ static bool stays(const struct units *u, const struct part_rule *r, int unit)
 }
 
 static void cut_phase(struct cut *c, const struct program *p, bool split_w, const struct units *u,
-                      const struct part_rule *r, enum tape_phase ph)
+                      const struct part_rule *r, enum program_phase ph)
 {
     bool *begins = xcalloc((size_t)p->begin[PHASE_N] + 2, sizeof *begins);
     struct span *reads = spans(p, u, false, ph), *writes = spans(p, u, true, ph);
@@ -170,7 +170,7 @@ void cut_init(struct cut *c, int stage, const struct program *p, bool split_w, c
               const struct part_rule *r)
 {
     *c = (struct cut){.parts = {.stage = stage}};
-    for (int ph = 0; ph < PHASE_N; ph++) cut_phase(c, p, split_w, u, r, (enum tape_phase)ph);
+    for (int ph = 0; ph < PHASE_N; ph++) cut_phase(c, p, split_w, u, r, (enum program_phase)ph);
     int n = c->parts.n[PHASE_B];
     c->parts.again = xcalloc((size_t)n + 1, sizeof *c->parts.again);
     for (int k = 0; k < n; k++)

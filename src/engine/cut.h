@@ -11,7 +11,7 @@
 
 #include "schedule/parts.h"
 #include "state/units.h"
-#include "tape/program.h"
+#include "program/program.h"
 
 _Static_assert((int)PHASE_F == ACTION_F && (int)PHASE_B == ACTION_B && (int)PHASE_W == ACTION_W &&
                    (int)PHASE_N == PART_PHASES,

@@ -30,8 +30,9 @@
 #include "state/freeze.h"
 #include "state/snapshot.h"
 #include "state/store.h"
-#include "tape/away.h"
-#include "tape/program.h"
+#include "program/away.h"
+#include "program/program_run.h"
+#include "tape/lower.h"
 
 /* How the layers are spread over the ranks of pp (axis[AXIS_PP]), and in which order they work. */
 struct pipeline_config {
@@ -246,7 +247,7 @@ struct engine {
         struct program_place program;
     } place;
     double spent_s[ENGINE_SPENT_N]; /* in training, since it was made */
-    struct tape_profile *profile;   /* NULL, or filled by every step */
+    struct program_profile *profile;   /* NULL, or filled by every step */
     struct buffer trace_ring;       /* the host's */
     struct trace *trace;            /* NULL, or where events go; borrowed */
     /* NULL, or called after every instruction of steps and evaluations. A window; tutti verify repeats routers' choices

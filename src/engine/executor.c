@@ -158,7 +158,7 @@ static void run_parts(struct running *r, const struct step *x, int phase, int fi
     const struct cut *c = r->training ? &s->cut : &s->cut_eval;
     struct program_args here = *a;
     if (first == 0) {
-        trace_program_begin(&r->traced, r->g->trace, p, (enum tape_phase)phase);
+        trace_program_begin(&r->traced, r->g->trace, p, (enum program_phase)phase);
         r->walk.n = 0;
     }
     trace_program_part(&r->traced, &here, x->a.kind == ACTION_RECOMPUTE);
@@ -300,7 +300,7 @@ void engine_doing(const struct engine *g, struct str *out)
     str_printf(out, ", row %lld of %lld (%s)", (long long)row, (long long)t->n, action_print(text, t->step[row - 1].a));
     if (!p || instr < 0 || instr >= p->begin[PHASE_N]) return;
     const struct instr *i = &p->code[instr];
-    str_printf(out, ", instruction %d (%s, %s, '%s')", instr, op_row(i->op)->name, phase[i->kphase], instr_what(p, i));
+    str_printf(out, ", instruction %d (%s, %s, '%s')", instr, op_row(i->op)->name, phase[i->kphase], i->what);
 }
 
 void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx)

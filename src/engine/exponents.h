@@ -9,7 +9,7 @@
 #define TUTTI_ENGINE_EXPONENTS_H
 
 #include "kernel/exponent_bins.h"
-#include "tape/program.h"
+#include "program/program.h"
 
 struct engine;
 

@@ -36,7 +36,7 @@
 
 #include "base/str.h"
 #include "schedule/parts.h"
-#include "tape/program.h"
+#include "program/program.h"
 
 enum step_kind {
     STEP_POST,

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "kernel/rounded.h"
-#include "tape/program.h"
+#include "program/program.h"
 
 struct engine;
 

@@ -20,7 +20,7 @@
 #include "comm/comm.h"
 #include "device/device.h"
 #include "base/append.h"
-#include "tape/program.h"
+#include "program/program_run.h"
 
 enum trace_kind {
     TRACE_F,
@@ -46,7 +46,7 @@ enum { TRACE_WHAT = 48, TRACE_GROUP = 80, TRACE_LANES = 16 };
 
 struct trace_event {
     uint8_t kind;
-    uint8_t how;               /* LAYER: tape_phase; CALL: comm_stay; COMM: comm_op; COUNTER: which */
+    uint8_t how;               /* LAYER: program_phase; CALL: comm_stay; COMM: comm_op; COUNTER: which */
     int8_t send;               /* COMM: 1 a message sent, 0 received, -1 a collective */
     uint8_t dtype;             /* COMM */
     int32_t stage, microbatch; /* actions; LAYER: stage is the layer, or LAYER_BEFORE, LAYER_AFTER */
@@ -130,14 +130,14 @@ struct trace_program {
     struct trace *t;
     const struct program *p;
     const struct program_args *args; /* of the part that runs */
-    enum tape_phase phase;
+    enum program_phase phase;
     int layer, first_layered;
     bool in_layer, again; /* again: inside a RECOMPUTE */
     double layer_s, kernel_s;
 };
 /* A phase begins; one of its parts is run with a, and is over; the phase is. Nothing is done while t is off. Parts that
  * compute forward once more are boxes of their own around their layers. */
-void trace_program_begin(struct trace_program *x, struct trace *t, const struct program *p, enum tape_phase phase);
+void trace_program_begin(struct trace_program *x, struct trace *t, const struct program *p, enum program_phase phase);
 void trace_program_part(struct trace_program *x, struct program_args *a, bool again);
 void trace_program_part_end(struct trace_program *x);
 void trace_program_end(struct trace_program *x);

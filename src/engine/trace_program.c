@@ -4,6 +4,7 @@
  * only what is computed once more for backward stands apart from it. */
 #include "base/clock.h"
 #include "engine/trace.h"
+#include "tape/tape.h"
 
 static int label(const struct trace_program *x, int node)
 {
@@ -51,7 +52,7 @@ static void after(void *ctx, int instr)
     x->kernel_s = clock_now_s();
 }
 
-void trace_program_begin(struct trace_program *x, struct trace *t, const struct program *p, enum tape_phase phase)
+void trace_program_begin(struct trace_program *x, struct trace *t, const struct program *p, enum program_phase phase)
 {
     *x = (struct trace_program){.t = t && t->on ? t : NULL, .p = p, .phase = phase};
     if (!x->t) return;

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "engine/trace.h"
 #include "schedule/action.h"
-#include "tape/lower.h"
+#include "tape/lower_impl.h"
 
 /* The clock's offset at s: on the line through the two measurements around it, flat outside. */
 static double offset_at(const struct trace *t, double s)
@@ -57,7 +57,7 @@ struct name {
 
 static void node_words(const struct trace_event *v, struct name *out)
 {
-    const char *tensor = instr_what(v->program, v->instr);
+    const char *tensor = v->instr->what;
     if (v->instr->kphase == KERNEL_FWD)
         snprintf(out->text, sizeof out->text, "%s%s", tensor, v->instr->again ? ", once more" : "");
     else

@@ -114,7 +114,7 @@ static void add_instr(const struct program *p, int k, struct lines *l)
     const struct node *d = &p->tape->nodes[i->node];
     char at[32], name[TAPE_NAME + 64], text[256], flops[32] = "", bytes[32], rate[32] = "";
     double moved = instr_bytes(i);
-    int n = snprintf(name, sizeof name, "%s", explain_short_name(instr_what(p, i), d->layer));
+    int n = snprintf(name, sizeof name, "%s", explain_short_name(i->what, d->layer));
     if (i->run) n += snprintf(name + n, sizeof name - (size_t)n, " %d/%d", i->piece + 1, i->pieces);
     if (i->again || i->refill) snprintf(name + n, sizeof name - (size_t)n, " again");
     if (i->flops > 0) str_flops(flops, i->flops);

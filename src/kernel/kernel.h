@@ -113,7 +113,7 @@ struct op_row {
     bool caches;    /* it writes some of its inputs: what it keeps of sequences */
     enum op_by by;  /* who carries it out */
     bool travels;   /* it is begun in its turn and finished before the first instruction that touches its bytes, which
-                       are its own until then (tape/underway.c); work that needs nothing of it goes on beside it */
+                       are its own until then (program/underway.c); work that needs nothing of it goes on beside it */
     bool alias_fwd; /* out[0] is in[0]'s memory, and nothing runs forward (ENTER) */
     bool alias_bwd; /* din[0] is dout[0]'s memory, and nothing runs backward (REDUCE) */
     /* Output shapes and dtypes from the inputs, p = NULL; a text for the user when they do not fit, else NULL. */

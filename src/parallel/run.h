@@ -6,7 +6,8 @@
 #define TUTTI_PARALLEL_RUN_H
 
 #include "comm/comm.h"
-#include "tape/program.h"
+#include "program/program_run.h"
+#include "tape/lower.h"
 
 enum { PAR_ROUNDS = 65 };
 struct par_run {

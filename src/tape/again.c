@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What of forward backward must have again: of a recompute segment what is computed once more, of a wave what each
  * round makes or reads. Decided from the last node to the first, since what runs again reads, too. */
-#include "tape/lower.h"
+#include "tape/lower_impl.h"
 
 /* The node that wrote the bytes which x lies in: behind views, and behind nodes that hand their input's memory on
  * (ENTER). -1: none did. */

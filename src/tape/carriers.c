@@ -3,26 +3,7 @@
  * call's shapes, its scratch, its FLOPs. What runs later is what was chosen and planned here. */
 #include <string.h>
 
-#include "tape/lower.h"
-
-void instr_call(const struct instr *i, struct kernel_call *c)
-{
-    memset(c, 0, sizeof *c);
-    c->op = i->op;
-    c->phase = i->kphase;
-    c->at = i->at;
-    c->n_in = i->n_in;
-    c->n_out = i->n_out;
-    for (int k = 0; k < KERNEL_MAX_IN; k++) {
-        c->in[k] = i->in[k].view;
-        c->din[k] = i->din[k].view;
-        c->acc[k] = i->acc[k].view;
-    }
-    for (int k = 0; k < KERNEL_MAX_OUT; k++) {
-        c->out[k] = i->out[k].view;
-        c->dout[k] = i->dout[k].view;
-    }
-}
+#include "tape/lower_impl.h"
 
 /* A collective's gradient that is added to another's lands in scratch first; a piece that is dealt out to all ranks'
  * rows lies in scratch anyhow and is added from there. */
@@ -36,17 +17,6 @@ static size_t collective_scratch(const struct lower *l, const struct kernel_tabl
     return bytes;
 }
 
-int instr_inputs(const struct instr *i)
-{
-    return i->op == OP_LINEAR && i->kphase == KERNEL_FWD && at_linear(&i->at)->bias_off ? 2 : i->n_in;
-}
-
-bool instr_sums_weight(const struct instr *i, int k)
-{
-    bool made = i->kphase == KERNEL_BWD_W || (i->kphase == KERNEL_BWD_IN && op_row(i->op)->weight_by_in >> k & 1);
-    return made && i->din[k].place == OPERAND_SLOT;
-}
-
 /* The call as program_run makes it, but for addresses. */
 static void running_call(const struct instr *i, struct kernel_call *c)
 {
@@ -55,8 +25,6 @@ static void running_call(const struct instr *i, struct kernel_call *c)
     for (int k = 0; k < i->n_in; k++)
         if (instr_sums_weight(i, k)) c->acc[k] = c->din[k];
 }
-
-const char *instr_path(const struct instr *i) { return i->kernel && i->kernel->way ? i->kernel->way : ""; }
 
 /* Returns the bytes of its scratch. */
 static size_t choose_kernel(struct instr *i, const struct kernel_table *kt)

@@ -15,7 +15,7 @@
  * instruction that writes what it reads. Order between gradients of one weight stays, so bits stay. Cost:
  * O(instructions x distance). */
 #include "base/mem.h"
-#include "tape/lower.h"
+#include "tape/lower_impl.h"
 
 static bool is_filler(const struct instr *i)
 {

@@ -7,7 +7,7 @@
  * tensor (a view) contributes to its box of the place; boxes say what is written. */
 #include <string.h>
 
-#include "tape/lower.h"
+#include "tape/lower_impl.h"
 
 /* Backward goes no further than to what follows from something that is trained: below frozen layers there is none. */
 void grad_find(struct lower *l)

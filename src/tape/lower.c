@@ -10,7 +10,7 @@
  * would not be known before the run) and a static graph compiler (nothing to gain beside a GEMM). */
 #include <string.h>
 
-#include "tape/lower.h"
+#include "tape/lower_impl.h"
 
 /* ---- lists ---- */
 struct instr *lower_emit(struct code *c)
@@ -24,7 +24,7 @@ struct instr *lower_emit(struct code *c)
     return i;
 }
 
-static struct instr *emit(struct lower *l, enum tape_phase phase)
+static struct instr *emit(struct lower *l, enum program_phase phase)
 {
     struct instr *i = lower_emit(&l->code[phase]);
     i->loop = phase == PHASE_W ? 0 : l->loop;
@@ -90,7 +90,7 @@ static bool reduces_in_place(const struct lower *l, const struct node *d)
 
 enum how { HOW_FIRST, HOW_AGAIN, HOW_REFILL /* into the places that hold the last round's */ };
 
-static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int index, enum how how)
+static struct instr *emit_forward(struct lower *l, enum program_phase phase, int index, enum how how)
 {
     const struct node *d = &l->t->nodes[index];
     if (d->retype) return NULL;
@@ -130,7 +130,7 @@ static void operands_backward(const struct lower *l, const struct node *d, struc
     if (l->grad[out->root].place >= 0) i->dout[0] = lower_operand(l, d->out[0], l->grad[out->root].place);
 }
 
-static struct instr *emit_backward(struct lower *l, enum tape_phase phase, int index, enum kernel_phase kphase)
+static struct instr *emit_backward(struct lower *l, enum program_phase phase, int index, enum kernel_phase kphase)
 {
     const struct node *d = &l->t->nodes[index];
     const struct op_row *row = op_row(d->op);
@@ -145,7 +145,7 @@ static struct instr *emit_backward(struct lower *l, enum tape_phase phase, int i
     return i;
 }
 
-static void backward_inputs(struct lower *l, enum tape_phase phase, int index)
+static void backward_inputs(struct lower *l, enum program_phase phase, int index)
 {
     const struct node *d = &l->t->nodes[index];
     const struct op_row *row = op_row(d->op);
@@ -186,7 +186,7 @@ static void backward_inputs(struct lower *l, enum tape_phase phase, int index)
     }
 }
 
-static void backward_weights(struct lower *l, enum tape_phase phase, int index)
+static void backward_weights(struct lower *l, enum program_phase phase, int index)
 {
     const struct node *d = &l->t->nodes[index];
     const struct op_row *row = op_row(d->op);
@@ -231,7 +231,7 @@ static bool weights_at_once(const struct lower *l, int index)
     return false;
 }
 
-static void emit_node_backward(struct lower *l, enum tape_phase phase, int index, bool split_w)
+static void emit_node_backward(struct lower *l, enum program_phase phase, int index, bool split_w)
 {
     const struct node *d = &l->t->nodes[index];
     if (d->retype || l->done[index]) return;
@@ -382,6 +382,17 @@ static void concatenate(struct lower *l)
     }
 }
 
+/* What each is about: of a copy whose bytes it moves, of others what their node puts out. */
+static void name_all(struct program *p, const struct tape *t)
+{
+    for (int k = 0; k < p->begin[PHASE_N]; k++) {
+        struct instr *i = &p->code[k];
+        bool copy = op_row(i->op)->by == BY_COPIES;
+        i->what = tape_tensor(t, copy ? p->places[i->out[0].place].of : t->nodes[i->node].out[0])->name;
+        i->layer = t->nodes[i->node].layer;
+    }
+}
+
 /* The sum of all places bounds every offset; 2^60 leaves room for slabs beside each other on a ledger. */
 static int check_bytes(const struct program *p, struct err *e)
 {
@@ -394,7 +405,7 @@ static int check_bytes(const struct program *p, struct err *e)
                    sum);
 }
 
-int program_new(struct program **out, const struct tape *t, const struct kernel_table *kt, struct lower_options o,
+int tape_lower(struct program **out, const struct tape *t, const struct kernel_table *kt, struct lower_options o,
                 struct err *e)
 {
     *out = NULL;
@@ -422,6 +433,7 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     for (int ph = 0; ph < PHASE_N; ph++) lower_pieces(&l, &l.code[ph]);
     if (o.training && o.away.on) lower_offload(&l);
     concatenate(&l);
+    name_all(l.p, t);
     lower_choose(&l, kt);
     lower_depth_rules(l.p);
     program_finish_late(l.p);
@@ -431,12 +443,4 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     if (rc) program_free(l.p);
     else *out = l.p;
     return rc;
-}
-
-void program_free(struct program *p)
-{
-    if (!p) return;
-    xfree(p->code);
-    xfree(p->places);
-    xfree(p);
 }

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "tape/lower.h"
+#include "tape/lower_impl.h"
 
 struct move { /* of a place: between instructions of one phase's list */
     int place, away;
@@ -93,7 +93,7 @@ static int *stretches(const struct tape *t)
 }
 
 /* By instruction, the farthest stretch so far: upwards in F, downwards in B, whatever is moved around. */
-static int *farthest(const struct lower *l, enum tape_phase ph)
+static int *farthest(const struct lower *l, enum program_phase ph)
 {
     const struct code *c = &l->code[ph];
     int *of = stretches(l->t), *far = xcalloc((size_t)c->n + 1, sizeof *far);

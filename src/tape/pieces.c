@@ -20,7 +20,7 @@
  * Cost: weights are packed once per piece and window. Rejected: cutting in each layer (said many times, and attention
  * would end every run); one piece per rank (one receiver at a time has the whole link to itself). */
 #include "layout/region.h"
-#include "tape/lower.h"
+#include "tape/lower_impl.h"
 
 struct stretch {    /* a run while it is looked at */
     int first, end; /* instructions */

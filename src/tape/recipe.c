@@ -26,11 +26,11 @@
 #include "base/rng.h"
 #include "kernel/expert_parts.h"
 #include "layout/region.h"
-#include "tape/lower.h"
+#include "tape/lower_impl.h"
 
 struct made { /* something that an operand became, and where it is */
     struct operand of;
-    enum tape_phase phase;
+    enum program_phase phase;
     int at; /* instruction of the phase's new list behind it */
     int layer;
     bool is_amax; /* q is the largest value */
@@ -42,7 +42,7 @@ struct made { /* something that an operand became, and where it is */
 struct pass {
     struct lower *l;
     const struct recipe_rule *rule;
-    enum tape_phase phase;
+    enum program_phase phase;
     struct code to;
     struct made *made;
     int n_made, room;
@@ -569,7 +569,7 @@ void lower_recipe(struct lower *l)
     struct pass p = {.l = l, .rule = l->o.recipe};
     for (int ph = 0; ph < PHASE_N; ph++) {
         struct code *c = &l->code[ph];
-        p.phase = (enum tape_phase)ph;
+        p.phase = (enum program_phase)ph;
         p.to = (struct code){0};
         for (int i = 0; i < c->n; i++) {
             enum recipe r = recipe_of(&p, &c->p[i]);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "layout/region.h"
+#include "program/program.h"
 
 struct tape *tape_new(void)
 {
@@ -175,12 +176,6 @@ struct token_rows tape_token_rows(const struct tape *t, tid id, int64_t batch, i
     CHECK(batch > 0 && all % batch == 0, "%s: %lld rows are not those of %lld sequences", x->name, (long long)all,
           (long long)batch);
     return (struct token_rows){all / batch, lo};
-}
-
-int64_t token_rows_there(struct token_rows r, int64_t n, int64_t batch, int64_t blank)
-{
-    int64_t there = r.each ? (batch - blank) * r.each - r.first : n;
-    return there < 0 ? 0 : there < n ? there : n;
 }
 
 static tid record_fail(struct tape *t, enum op op, const char *name, const char *why, tid x, int axis)

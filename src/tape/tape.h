@@ -154,16 +154,10 @@ int64_t tensor_numel(const struct tensor *x);
 int64_t tensor_cols(const struct tensor *x);
 int64_t tensor_rows(const struct tensor *x);
 struct view tensor_view(const struct tape *t, tid x); /* shape and stride; p NULL */
-/* How rows lie in the sequences of a microbatch: so many of each, and which row the first here is. each 0: they do not.
- */
-struct token_rows {
-    int64_t each, first;
-};
 /* Of what a product of layers reads, whole or some rows of it: of `batch` sequences that have `tokens` rows on this
  * rank of cp, which ranks of tp may share out. What the product makes has the same rows. */
+struct token_rows; /* program/program.h */
 struct token_rows tape_token_rows(const struct tape *t, tid x, int64_t batch, int64_t tokens, struct axis_ranks tp);
-/* Of n rows those of sequences that exist, where the last `blank` of batch do not. */
-int64_t token_rows_there(struct token_rows r, int64_t n, int64_t batch, int64_t blank);
 void tape_print(const struct tape *t, struct str *out);
 
 /* ---- the operations, one call each (record_ops.c) ---- */

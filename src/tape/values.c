@@ -12,7 +12,7 @@
  * Runs on what lower.c emitted, before other passes put their rows in. Cost: a write and as many comparisons per
  * operand as its place was written to, which is a handful. Rejected: to compare numbers with those of a run that
  * computes nothing again (it is done, in tests: of the layouts and models that are tried). */
-#include "tape/lower.h"
+#include "tape/lower_impl.h"
 
 struct write {
     int by; /* node * KERNEL_MAX_OUT + output; negative: a gradient's, which no value is */

@@ -117,7 +117,7 @@ static float *full_logits(struct toy *t, const int32_t *ids, int64_t n)
     for (int64_t i = 0; i < n; i++) pos[i] = (int32_t)i;
     model_record(tape, &g->cfg.model, &g->params, &g->cfg.par,
                  &(struct model_shape){.mode = MODEL_LOGITS, .dtype = DT_F32, .batch = 1, .seq = n});
-    if (program_new(&p, tape, &g->kernels, (struct lower_options){0}, &e)) fail_msg("%s", e.text);
+    if (tape_lower(&p, tape, &g->kernels, (struct lower_options){0}, &e)) fail_msg("%s", e.text);
     size_t bytes = (size_t)(n * g->cfg.model.vocab) * 4, ints = (size_t)n * 4;
     float *logits = xmalloc(bytes);
     struct buffer scratch, data, out;

@@ -251,7 +251,7 @@ static void test_logits(void **state)
         model_record(t, &w.cfg.model, &w.g->params, &w.g->cfg.par,
                      &(struct model_shape){.mode = MODEL_LOGITS, .dtype = DT_F32, .batch = w.n_seq, .seq = w.cfg.seq});
         struct program *p;
-        if (program_new(&p, t, &w.g->kernels, (struct lower_options){0}, &e)) fail_msg("%s", e.text);
+        if (tape_lower(&p, t, &w.g->kernels, (struct lower_options){0}, &e)) fail_msg("%s", e.text);
         float *logits = xmalloc((size_t)n * sizeof *logits);
         struct buffer scratch, ids, positions, out;
         size_t ints = (size_t)tokens * 4, bytes = (size_t)n * sizeof *logits;

@@ -72,11 +72,11 @@ static void test_what_goes(void **state)
         for (int split = 0; split < 2; split++) {
             struct lower_options o = {.training = true, .split_w = split};
             struct program *off, *on, *large;
-            assert_int_equal(program_new(&off, t.g->stage[0].tape, &k, o, &e), OK);
+            assert_int_equal(tape_lower(&off, t.g->stage[0].tape, &k, o, &e), OK);
             o.away.on = true;
-            assert_int_equal(program_new(&on, t.g->stage[0].tape, &k, o, &e), OK);
+            assert_int_equal(tape_lower(&on, t.g->stage[0].tape, &k, o, &e), OK);
             o.away.least_bytes = 7000;
-            assert_int_equal(program_new(&large, t.g->stage[0].tape, &k, o, &e), OK);
+            assert_int_equal(tape_lower(&large, t.g->stage[0].tape, &k, o, &e), OK);
             program_check(on);
             program_check(large);
             look_at(on, &s);

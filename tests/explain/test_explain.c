@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 #include "explain/explain.h"
-#include "tape/lower.h"
+#include "tape/lower_impl.h"
 #include "layout/shape.h"
 #include "plan/plan.h"
 

@@ -39,7 +39,7 @@ static struct program *lower(struct tape **t, struct param_table *p, struct vari
                               .split_w = v.split_w,
                               .collective_scratch = par_run_scratch,
                               .pieces = {.most = v.pieces}};
-    if (program_new(&program, *t, &kt, o, &e)) fail_msg("%s", e.text);
+    if (tape_lower(&program, *t, &kt, o, &e)) fail_msg("%s", e.text);
     program_check(program);
     return program;
 }

@@ -80,7 +80,7 @@ static void test_costs_nothing(void **state)
         if (with) y = par_enter(t, &par, y, AXIS_TP);
         op_act(t, y, ACT_GELU, "b");
         struct program *p;
-        if (program_new(&p, t, &k, (struct lower_options){0}, &e)) fail_msg("%s", e.text);
+        if (tape_lower(&p, t, &k, (struct lower_options){0}, &e)) fail_msg("%s", e.text);
         bytes[with] = p->bytes[HOME_SCRATCH];
         code[with] = p->begin[PHASE_N];
         program_free(p);

@@ -32,7 +32,7 @@ static void check_law(int n, const char *const *keys)
     struct planned x;
     plan_of(&x, n, keys);
     struct engine_config ec = config_engine(&x.c);
-    struct tape_profile profile;
+    struct program_profile profile;
     struct engine_report r;
     struct toy t;
     toy_open(&t, &ec);

@@ -4,7 +4,7 @@
 #include "toy.h"
 
 /* ---- deferred weight gradients: F0 F1 B0 B1 W0 W1 with two slabs, by hand ---- */
-static void run_phase(struct toy *t, const struct program *p, enum tape_phase phase, int m, void *const slab[HOME_N],
+static void run_phase(struct toy *t, const struct program *p, enum program_phase phase, int m, void *const slab[HOME_N],
                       const struct step_info *info)
 {
     struct engine *g = t->g;
@@ -33,11 +33,11 @@ static void *garbage_new(size_t bytes)
     return p;
 }
 
-static void run_split(struct toy *t, enum tape_phase order[], int microbatch[], int n)
+static void run_split(struct toy *t, enum program_phase order[], int microbatch[], int n)
 {
     struct program *p;
     struct err e = {0};
-    if (program_new(&p, t->g->stage[0].tape, &t->g->kernels, (struct lower_options){.training = true, .split_w = true},
+    if (tape_lower(&p, t->g->stage[0].tape, &t->g->kernels, (struct lower_options){.training = true, .split_w = true},
                     &e))
         fail_msg("%s", e.text);
     void *slab[2][HOME_N];
@@ -59,7 +59,7 @@ static void run_split(struct toy *t, enum tape_phase order[], int microbatch[], 
 static void test_deferred_weights(void **state)
 {
     (void)state;
-    enum tape_phase order[] = {PHASE_F, PHASE_F, PHASE_B, PHASE_B, PHASE_W, PHASE_W};
+    enum program_phase order[] = {PHASE_F, PHASE_F, PHASE_B, PHASE_B, PHASE_W, PHASE_W};
     int microbatch[] = {0, 1, 0, 1, 0, 1};
     for (int v = 0; v < 16; v++) {
         struct engine_config c = toy_config(v & 1 ? MODEL_LLAMA : MODEL_GPT2, v & 2 ? DT_BF16 : DT_F32);
@@ -87,7 +87,7 @@ static void test_deferred_weights(void **state)
 static void test_deferred_weights_tied(void **state)
 {
     (void)state;
-    enum tape_phase order[] = {PHASE_F, PHASE_B, PHASE_F, PHASE_B, PHASE_W, PHASE_W};
+    enum program_phase order[] = {PHASE_F, PHASE_B, PHASE_F, PHASE_B, PHASE_W, PHASE_W};
     int microbatch[] = {0, 0, 1, 1, 0, 1};
     struct engine_config c = toy_config(MODEL_GPT2, DT_F32);
     c.model.tie_embeddings = true;
@@ -139,7 +139,7 @@ static void test_shared_gradient_is_not_overwritten(void **state)
     tape_segment_end(t);
     assert_int_equal(kernel_table_init(&k, "auto", 1, true, &e), OK);
     struct program *p;
-    if (program_new(&p, t, &k, (struct lower_options){.training = true}, &e)) fail_msg("%s", e.text);
+    if (tape_lower(&p, t, &k, (struct lower_options){.training = true}, &e)) fail_msg("%s", e.text);
     bool seen = false;
     for (int i = p->begin[PHASE_B]; i < p->begin[PHASE_W]; i++) {
         const struct instr *c = &p->code[i];
@@ -212,7 +212,7 @@ static void plan_options(size_t bytes[HOME_N], const struct model_config *c, con
     assert_int_equal(kernel_table_init(&k, "auto", 2, true, &e), OK);
     model_declare(c, NULL, &p);
     model_record(t, c, &p, &par, s);
-    if (program_new(&g, t, &k, o, &e)) fail_msg("%s", e.text);
+    if (tape_lower(&g, t, &k, o, &e)) fail_msg("%s", e.text);
     memcpy(bytes, g->bytes, sizeof g->bytes);
     program_free(g);
     tape_free(t);

@@ -82,7 +82,7 @@ static void test_greedy(void **state)
         struct lower_options o = {.training = true, .split_w = v & 32, .pieces = {v & 16 ? 2 : 0, 1, 1}};
         for (int training = 0; training < 2; training++) {
             o.training = training;
-            if (program_new(&p, t, &k, o, &e)) fail_msg("%s", e.text);
+            if (tape_lower(&p, t, &k, o, &e)) fail_msg("%s", e.text);
             check(p, what);
             program_check(p);
             program_free(p);

@@ -4,7 +4,8 @@
 #include "nn/decode.h"
 #include "toy.h"
 
-#include "tape/program.h"
+#include "program/program.h"
+#include "tape/lower.h"
 
 enum { T = 6, D = 8, F = 12 };
 static const int64_t shape_TD[2] = {T, D}, shape_FD[2] = {F, D}, shape_DF[2] = {D, F}, shape_D[1] = {D};
@@ -144,7 +145,7 @@ static void test_sticky(void **state)
     struct kernel_table k;
     struct err e = {0};
     assert_int_equal(kernel_table_init(&k, "auto", 1, true, &e), OK);
-    assert_int_equal(program_new(&p, t, &k, (struct lower_options){0}, &e), ERR_REQUEST);
+    assert_int_equal(tape_lower(&p, t, &k, (struct lower_options){0}, &e), ERR_REQUEST);
     assert_null(p);
     assert_contains(e.text, "'first'");
     check_status(t, (const char *[]){"'first'", NULL});
@@ -231,7 +232,7 @@ static void check_program(const struct tape *t, const struct kernel_table *k, st
 {
     struct program *p;
     struct err e = {0};
-    if (program_new(&p, t, k, o, &e)) fail_msg("%s", e.text);
+    if (tape_lower(&p, t, k, o, &e)) fail_msg("%s", e.text);
     program_check(p);
     for (int i = 0; i < p->begin[PHASE_N]; i++) {
         const struct instr *c = &p->code[i];
@@ -272,10 +273,10 @@ static bool check_joint(const struct tape *t, const struct kernel_table *k, int6
     struct program *apart, *p;
     struct err e = {0};
     check_program(t, k, (struct lower_options){.training = true, .split_w = true, .n_act = n_act, .n_wgrad = n_wgrad});
-    if (program_new(&apart, t, k, o, &e)) fail_msg("%s", e.text);
+    if (tape_lower(&apart, t, k, o, &e)) fail_msg("%s", e.text);
     o.n_act = n_act;
     o.n_wgrad = n_wgrad;
-    if (program_new(&p, t, k, o, &e)) fail_msg("%s", e.text);
+    if (tape_lower(&p, t, k, o, &e)) fail_msg("%s", e.text);
     assert_false(apart->joint);
     size_t two = to_size(n_act) * apart->bytes[HOME_ACT] + to_size(n_wgrad) * apart->bytes[HOME_WGRAD];
     if (p->joint) assert_true(p->bytes[HOME_WGRAD] == 0 && to_size(n_wgrad) * p->bytes[HOME_ACT] < two);

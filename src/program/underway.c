@@ -2,7 +2,7 @@
 /* How long a row that travels (op_row.travels) may be under way: it is begun in its turn and finished before the first
  * instruction that touches what it reads or writes, or at the end of the phase. Whole places are compared, not bytes:
  * what is cut into pieces (pieces.c) says itself that its pieces do not meet. Cost: O(instructions) per such row. */
-#include "tape/lower.h"
+#include "program/place.h"
 
 bool instr_same_memory(const struct operand *a, const struct operand *b)
 {

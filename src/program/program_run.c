@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running: resolve the operands of each instruction and enqueue it. It decides nothing. */
-#include "tape/program.h"
+#include "program/program_run.h"
 
 #include <string.h>
 
 #include "base/clock.h"
-#include "tape/lower.h"
+#include "base/err.h"
+#include "base/mem.h"
 
 static void *resolve(const struct program *p, const struct operand *o, const struct program_args *a)
 {
@@ -67,19 +68,13 @@ static void call(struct program_walk *w, const struct program_args *a, const str
     w->list[w->n++].until = i->until;
 }
 
-const char *instr_what(const struct program *p, const struct instr *i)
-{
-    bool copy = op_row(i->op)->by == BY_COPIES;
-    return tape_tensor(p->tape, copy ? p->places[i->out[0].place].of : p->tape->nodes[i->node].out[0])->name;
-}
-
 /* The call with its addresses. */
 static void make_call(const struct program *p, const struct instr *i, int64_t round, const struct program_args *a,
                       struct kernel_call *c)
 {
     instr_call(i, c);
     c->step = a->step;
-    c->what = instr_what(p, i);
+    c->what = i->what;
     c->kernel = i->kernel;
     c->round = to_int(round);
     c->refill = i->refill;
@@ -169,12 +164,11 @@ static int next(const struct program *p, int k, int end, struct rounds *r, struc
     return ++r->at < r->n ? r->first : k + 1;
 }
 
-static bool is_left_out(const struct program *p, const struct instr *i, const struct program_args *a)
+static bool is_left_out(const struct instr *i, const struct program_args *a)
 {
     if (i->kept && a->kept && a->kept[i->kept - 1]) return true;
     if (i->when == ALWAYS) return false;
-    int layer = p->tape->nodes[i->node].layer;
-    bool fallen = a->fallen && layer >= 0 && a->fallen[layer];
+    bool fallen = a->fallen && i->layer >= 0 && a->fallen[i->layer];
     return fallen != (i->when == WHEN_FALLEN);
 }
 
@@ -187,7 +181,7 @@ void program_run_part(const struct program *p, int begin, int end, struct progra
         bool tells = r.at == 0 && tells_rounds(i);
         if (tells && i->refill && w->n) finish(w, a, k); /* its numbers may be under way */
         if (tells && i->refill) r.n = ask(p, i, a);
-        if (!(i->once && r.at > 0) && !(i->refill && r.n == 1) && !is_left_out(p, i, a)) {
+        if (!(i->once && r.at > 0) && !(i->refill && r.n == 1) && !is_left_out(i, a)) {
             if (w->n) finish(w, a, k);
             if (a->before) a->before(a->around_ctx, k);
             run_one(p, i, r.at, w, a);
@@ -205,7 +199,7 @@ void program_run_end(const struct program *p, struct program_walk *w, const stru
     if (w->n) finish(w, a, p->begin[PHASE_N]);
 }
 
-void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a)
+void program_run(const struct program *p, enum program_phase phase, const struct program_args *a)
 {
     struct program_walk w;
     w.n = 0;

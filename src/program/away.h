@@ -4,10 +4,10 @@
  * Copies run one after the other, so what is fetched was stored.
  * Floors 0-2. Order: Local.
  */
-#ifndef TUTTI_TAPE_AWAY_H
-#define TUTTI_TAPE_AWAY_H
+#ifndef TUTTI_PROGRAM_AWAY_H
+#define TUTTI_PROGRAM_AWAY_H
 
-#include "tape/program.h"
+#include "program/program_run.h"
 
 struct away_run {
     struct stream *copies; /* borrowed */

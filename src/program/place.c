@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tape/lower.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "program/place.h"
 
 enum { PLACE_ALIGN = 64 };
 
@@ -50,14 +52,14 @@ static void lifetimes(struct program *p)
     program_loops_live(p);
 }
 
-static enum tape_phase phase_of(const struct program *p, int instr)
+static enum program_phase phase_of(const struct program *p, int instr)
 {
     return instr < p->begin[PHASE_B] ? PHASE_F : instr < p->begin[PHASE_W] ? PHASE_B : PHASE_W;
 }
 
 static enum home home_of(const struct program *p, const struct place *x)
 {
-    enum tape_phase a = phase_of(p, x->first), b = phase_of(p, x->last);
+    enum program_phase a = phase_of(p, x->first), b = phase_of(p, x->last);
     if (x->away) return HOME_AWAY;
     return a == b ? HOME_SCRATCH : b == PHASE_W ? HOME_WGRAD : HOME_ACT;
 }
@@ -339,4 +341,12 @@ void program_check(const struct program *p)
             CHECK(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset,
                   "places %d and %d overlap in %s", i, j, home_name(a->home));
         }
+}
+
+void program_free(struct program *p)
+{
+    if (!p) return;
+    xfree(p->code);
+    xfree(p->places);
+    xfree(p);
 }

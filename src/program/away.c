@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A ticket is the number of a copy; its event is used again when as many as can be under way have begun since. Cost:
  * two events and a copy. */
-#include "tape/away.h"
+#include "program/away.h"
+#include "base/mem.h"
 
 int away_run_init(struct away_run *x, struct stream *copies, struct err *e)
 {
