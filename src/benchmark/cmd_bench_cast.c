@@ -186,7 +186,8 @@ static void one_quantised(const struct bench *b, const struct kernel_table *t, c
     int64_t cols = b->o->elements < 1024 ? b->o->elements : 1024, rows = b->o->elements / cols;
     struct step_info step = {.seed = 1};
     float amax = 4;
-    struct kernel_call c = {.op = w->op, .at = attrs_quantise(w->at), .step = &step, .n_in = 2, .team = b->team};
+    struct stream here = kernel_here(b->team);
+    struct kernel_call c = {.op = w->op, .at = attrs_quantise(w->at), .step = &step, .n_in = 2, .stream = &here};
     if (w->op == OP_AMAX) c.at = op_attrs_zero(OP_AMAX);
     c.in[0] = (struct view){.p = b->x, .dtype = DT_BF16, .nd = 2, .n = {rows, cols}, .stride = cols};
     c.in[1] = (struct view){.p = &amax, .dtype = DT_F32, .nd = 1, .n = {1}, .stride = 1};

@@ -124,7 +124,8 @@ static void one(const struct options *o, const struct kernel_table *k, struct te
     int32_t *rows_E = xcalloc(to_size(experts), sizeof *rows_E);
     deal(rows_E, experts, o->rows);
     struct kernel_call grouped = product(o, t, experts, rows_E), dense = product(o, t, 1, NULL);
-    grouped.team = dense.team = team;
+    struct stream here = kernel_here(team);
+    grouped.stream = dense.stream = &here;
     double operations = 2.0 * (double)o->rows * (double)o->hidden * (double)o->ffn;
     for (int ph = 0; ph < KERNEL_N_PHASES; ph++) {
         double s[2];

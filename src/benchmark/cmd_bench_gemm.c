@@ -196,7 +196,8 @@ static void one_layer(struct bench *b, const struct layer *l, int type)
 {
     const enum dtype t = types[type];
     const int64_t rows = l->head && b->o.tokens > HEAD_ROWS ? HEAD_ROWS : b->o.tokens;
-    struct kernel_call c = {.op = OP_LINEAR, .at = ATTRS(linear, 0), .n_in = 2, .n_out = 1, .team = b->team};
+    struct stream here = kernel_here(b->team);
+    struct kernel_call c = {.op = OP_LINEAR, .at = ATTRS(linear, 0), .n_in = 2, .n_out = 1, .stream = &here};
     c.in[0] = matrix(t, rows, l->in);
     c.in[1] = matrix(t, l->out, l->in);
     c.out[0] = c.dout[0] = matrix(t, rows, l->out);

@@ -169,6 +169,7 @@ static double nats_of(struct rollout *x, const float *logits_V, int32_t id)
     int64_t vocab = x->c.engine->cfg.model.vocab;
     double stat[2] = {0}, scratch[8] __attribute__((aligned(64)));
     struct step_info info = {0};
+    struct stream here = kernel_here(x->c.engine->dev->team);
     struct kernel_call c = {.op = OP_XENT,
                             .phase = KERNEL_FWD,
                             .at = ATTRS(vocab, 0),
@@ -177,7 +178,7 @@ static double nats_of(struct rollout *x, const float *logits_V, int32_t id)
                             .n_out = 1,
                             .scratch = scratch,
                             .scratch_bytes = sizeof scratch,
-                            .team = x->c.engine->dev->team};
+                            .stream = &here};
     if (type == DT_BF16)
         for (int64_t v = 0; v < vocab; v++) ((uint16_t *)x->row)[v] = bf16_from_f32(logits_V[v]);
     else if (type == DT_F16)

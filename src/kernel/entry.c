@@ -183,7 +183,7 @@ static void flat(struct stream *s, const char *name, const struct flat_call *a, 
 
 void kernel_enqueue(struct stream *s, struct kernel_call *c)
 {
-    c->team = s->team;
+    c->stream = s;
     if (stream_takes_work(s)) enqueue_call(s, c);
     if (stream_takes_work(s) && !s->dev->counts_only) return;
     if (!s->dev->untouchable) {
@@ -213,7 +213,7 @@ void kernel_count_rounded(struct stream *s, const struct kernel_call *c, struct 
 {
     struct spans x;
     struct queued_count w = {.q = {.call = entered_call(s, c)}, .out = out, .apart = apart};
-    w.q.call.team = s->team;
+    w.q.call.stream = s;
     if (c->step) w.q.step = *c->step;
     if (!stream_takes_work(s)) {
         if (!s->dev->counts_only) run_count(s, &w);

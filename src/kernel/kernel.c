@@ -72,7 +72,7 @@ void kernel_run(const struct kernel_table *t, const struct kernel_call *c)
     if (t->dry) return;
     size_t need = s->scratch ? s->scratch(c, t->n_threads) : 0;
     CHECK(c->scratch_bytes >= need, "%s: %zu bytes of scratch, needs %zu", op_row(c->op)->name, c->scratch_bytes, need);
-    CHECK(team_size(c->team) <= t->n_threads, "a team of %d runs kernels made for %d threads", team_size(c->team),
-          t->n_threads);
+    CHECK(team_size(kernel_team(c)) <= t->n_threads, "a team of %d runs kernels made for %d threads",
+          team_size(kernel_team(c)), t->n_threads);
     s->run(c);
 }

@@ -79,11 +79,15 @@ struct kernel_call {
     struct view acc[KERNEL_MAX_IN];   /* backward: invariant 2 */
     void *scratch;                    /* 64-byte aligned */
     size_t scratch_bytes;
-    struct team *team;
-    const char *what;                 /* whose result it is, for messages; NULL: nobody's */
+    struct stream *stream; /* where it is carried out: a device's, or one that has threads alone (kernel_here) */
+    const char *what;      /* whose result it is, for messages; NULL: nobody's */
     const struct kernel_slot *kernel; /* the way, chosen before (kernel_find); NULL: found when it runs */
 };
 typedef void kernel_fn(const struct kernel_call *c);
+/* The threads that carry it out on the host; NULL: the caller alone. */
+static inline struct team *kernel_team(const struct kernel_call *c) { return c->stream ? c->stream->team : NULL; }
+/* A stream of no device, for memory of the caller's. */
+static inline struct stream kernel_here(struct team *team) { return (struct stream){.name = "here", .team = team}; }
 
 /* ---- the row: everything about an operation that is not an implementation ---- */
 /* Families have slots for kernels only. */
@@ -230,14 +234,15 @@ const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct
 /* The libraries of its families: "oneDNN 3.1.1", or "" where all is tutti's own. */
 void kernel_libraries(const struct kernel_table *t, char out[32]);
 size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c);
-/* At once, on c->team, on memory that the caller can touch: what stands behind kernel_enqueue, and for host memory. */
+/* At once, by c->stream's threads, on memory that the caller can touch: what stands behind kernel_enqueue, and for host
+ * memory. */
 void kernel_run(const struct kernel_table *t, const struct kernel_call *c);
 
 /* ---- on a stream (entry.c): the door to a device's bytes ---- */
 /* What is enqueued on s runs by t (borrowed) from now on. A stream without a table copies only. */
 void kernel_on(struct stream *s, const struct kernel_table *t);
 /* Addresses are of s's device: translated here where it is untouchable, and host memory is refused with a CHECK.
- * c->team is s's from here on; the call and its step are copied where they have to last. */
+ * c->stream is s from here on; the call and its step are copied where they have to last. */
 void kernel_enqueue(struct stream *s, struct kernel_call *c);
 /* The table's flat operations likewise. Those that return a value wait for s; on the null device it is 0 (-1: none
  * found). */

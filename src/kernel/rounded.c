@@ -228,7 +228,7 @@ static void count_one(const struct kernel_call *c, struct rounded_counts *out)
     int64_t rows = c->in[0].n[0], each = band_rows(at), into = at->scaling == SCALING_TENSOR ? 0 : at->first_row % each;
     w.n_bands = (into + rows + each - 1) / each;
     w.band = xcalloc(to_size(w.n_bands) + 1, sizeof *w.band);
-    team_run(c->team, member, &w);
+    team_run(kernel_team(c), member, &w);
     for (int64_t k = 0; k < w.n_bands; k++) rounded_add(out, &w.band[k]);
     xfree(w.band);
 }

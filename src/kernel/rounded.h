@@ -30,8 +30,8 @@ static inline void rounded_add(struct rounded_counts *to, const struct rounded_c
     to->squares += x->squares;
     if (x->amax > to->amax) to->amax = x->amax;
 }
-/* Adds a QUANTISE that has run, on memory that the caller can touch, by c->team; of a QUANTISE_PARTS the numbers of
- * expert e here to out[e * apart]. */
+/* Adds a QUANTISE that has run, on memory that the caller can touch, by c->stream's threads; of a QUANTISE_PARTS the
+ * numbers of expert e here to out[e * apart]. */
 void rounded_count(const struct kernel_call *c, struct rounded_counts *out, int64_t apart);
 /* The same on a stream (entry.c); waits for it. */
 void kernel_count_rounded(struct stream *s, const struct kernel_call *c, struct rounded_counts *out, int64_t apart);

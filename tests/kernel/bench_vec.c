@@ -47,7 +47,8 @@ static double now_s(void)
 static double seconds(struct kernel_call *c)
 {
     const struct kernel_slot *s = kernel_way(&kernel_family_cpu, c);
-    c->team = team;
+    struct stream here = kernel_here(team);
+    c->stream = &here;
     c->step = &step;
     c->scratch_bytes = s->scratch ? s->scratch(c, n_threads) : 0;
     c->scratch = mem_pages_new(c->scratch_bytes + 64);
@@ -59,6 +60,7 @@ static double seconds(struct kernel_call *c)
         if (t < best) best = t;
     }
     mem_pages_free(c->scratch, c->scratch_bytes + 64);
+    c->stream = NULL;
     return best;
 }
 

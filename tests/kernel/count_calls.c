@@ -45,7 +45,8 @@ static void both(struct kernel_call *c, const char *detail)
     char what[80];
     for (int f = 0; f < 2; f++) {
         const struct kernel_slot *s = kernel_way(families[f], c);
-        c->team = team;
+        struct stream here = kernel_here(team);
+        c->stream = &here;
         c->step = &step;
         CHECK(s, "%s does not take %s", families[f]->name, op_row(c->op)->name);
         c->scratch_bytes = s->scratch ? s->scratch(c, 1) : 0;
@@ -54,6 +55,7 @@ static void both(struct kernel_call *c, const char *detail)
         count_mark();
         s->run(c);
         count_mark();
+        c->stream = NULL;
         label(what, "", families[f]->name, c->in[c->op == OP_EMBED].dtype);
         mem_pages_free(c->scratch, c->scratch_bytes + 64);
     }

@@ -108,12 +108,13 @@ static void check_group(const struct kernel_table *kt, struct team *team, struct
                                         .q_first = first,
                                         .q_count = group,
                                         .k_count = 1};
+    struct stream here = kernel_here(team);
     struct kernel_call c = {.op = OP_ATTENTION_PART,
                             .step = &k->step,
                             .at = attrs_attention_part(part),
                             .n_in = k->n_in,
                             .n_out = 2,
-                            .team = team};
+                            .stream = &here};
     struct attention_part_attrs *at = edit_attention_part(&c.at);
     struct view q = rows_of(&x, &k->in[0], n, first, group, k->dtype),
                 dout = rows_of(&x, &k->dout[0], n, first, group, k->dtype);

@@ -59,7 +59,8 @@ static void run(const struct kernel_slot *s, struct kernel_call c, struct team *
 {
     c.scratch_bytes = s->scratch ? s->scratch(&c, team_size(team)) : 0;
     c.scratch = mem_pages_new(c.scratch_bytes + 1);
-    c.team = team;
+    struct stream here = kernel_here(team);
+    c.stream = &here;
     s->run(&c);
     mem_pages_free(c.scratch, c.scratch_bytes + 1);
 }

@@ -77,11 +77,13 @@ static void run(struct buffers *b, struct kernel_call *c)
 {
     const char *family;
     c->step = &b->step;
-    c->team = b->team;
+    struct stream here = kernel_here(b->team);
+    c->stream = &here;
     c->scratch_bytes = kernel_scratch(&b->t, c);
     c->scratch = aligned_alloc(64, (c->scratch_bytes + 127) / 64 * 64);
     c->kernel = kernel_find(&b->t, c, &family);
     kernel_run(&b->t, c);
+    c->stream = NULL;
     free(c->scratch);
 }
 

@@ -150,9 +150,10 @@ static void check_counts(const struct wish *w, const char *family, int threads)
 {
     struct rounded_counts n = {0};
     struct kernel_call c = kcase_call(w->k, KERNEL_FWD);
-    c.team = team_new(threads);
+    struct stream here = kernel_here(team_new(threads));
+    c.stream = &here;
     rounded_count(&c, &n, 0);
-    team_free(c.team);
+    team_free(here.team);
     bool far = fabs(n.moved - w->did.moved) > 1e-5 * w->did.moved + 1e-12 * w->did.squares;
     if (n.elements != w->did.elements || n.saturated != w->did.saturated || n.flushed != w->did.flushed || far ||
         fabs(n.squares - w->did.squares) > 1e-12 * w->did.squares || n.amax != w->did.amax)

@@ -61,7 +61,8 @@ static void run(const struct kernel_table *t, const struct grouped *g, int64_t l
     c.din[0] = rows_of(g->dx, lo, hi - lo);
     c.din[1] = g->dw;
     if (lo) c.acc[1] = g->dw;
-    c.team = team_new(1);
+    struct stream here = kernel_here(team_new(1));
+    c.stream = &here;
     for (int ph = 0; ph < KERNEL_N_PHASES; ph++) {
         c.phase = (enum kernel_phase)ph;
         c.scratch_bytes = kernel_scratch(t, &c);
@@ -69,7 +70,7 @@ static void run(const struct kernel_table *t, const struct grouped *g, int64_t l
         kernel_run(t, &c);
         if (c.scratch) mem_pages_free(c.scratch, c.scratch_bytes);
     }
-    team_free(c.team);
+    team_free(here.team);
 }
 
 static struct grouped new_grouped(enum dtype t)

@@ -182,6 +182,7 @@ static void test_run_through_the_chain(void **state)
     struct kernel_table t;
     struct err e;
     struct team *team = team_new(2);
+    struct stream here = kernel_here(team);
     assert_int_equal(kernel_table_init(&t, "auto", 2, false, &e), OK);
     for (int op = 0; op < OP_FIRST_COLLECTIVE; op++) {
         struct kcase k;
@@ -200,7 +201,7 @@ static void test_run_through_the_chain(void **state)
         c.scratch_bytes = kernel_scratch(&t, &c);
         char *block = xmalloc(c.scratch_bytes + 64);
         c.scratch = block + (64 - (uintptr_t)block % 64);
-        c.team = team;
+        c.stream = &here;
         kernel_run(&t, &c);
         assert_true(view_distance(&k.out[0], &want) < (op == OP_COPY ? 1e-12 : 5e-5));
         xfree(block);

@@ -107,7 +107,8 @@ static inline double view_error(const struct view *a, const struct view *want, d
 
 static inline void slot_run(const struct kernel_slot *s, struct kernel_call *c, struct team *team)
 {
-    c->team = team;
+    struct stream here = kernel_here(team);
+    c->stream = &here;
     c->scratch_bytes = s->scratch ? s->scratch(c, team_size(team)) : 0;
     c->scratch = NULL;
     size_t pages = (c->scratch_bytes + 4096 + 4095) / 4096 * 4096;
@@ -117,6 +118,7 @@ static inline void slot_run(const struct kernel_slot *s, struct kernel_call *c, 
     s->run(c);
     for (int i = 0; i < 64; i++)
         CHECK(((unsigned char *)c->scratch)[c->scratch_bytes + (size_t)i] == GUARD, "wrote past its scratch");
+    c->stream = NULL;
     mem_pages_free(c->scratch, pages);
 }
 

@@ -186,7 +186,7 @@ static void linear_run_onednn(const struct kernel_call *c)
     if (c->phase == KERNEL_BWD_IN) bring(&c->din[0], &c->acc[0]);
     if (c->phase == KERNEL_BWD_W) bring(&c->din[1], &c->acc[1]);
     j.each = (size_t)scratch_each(&j.whole);
-    team_run(c->team, member_run, &j);
+    team_run(kernel_team(c), member_run, &j);
 }
 
 static void linear_bwd_w_onednn(const struct kernel_call *c)

@@ -21,7 +21,7 @@ static void run_rows(void *arg, int member, int n_members)
 void ref_each_row(const struct kernel_call *c, int64_t n, int64_t each, ref_row_fn *fn)
 {
     struct row_job j = {c, n, each, fn};
-    team_run(c->team, run_rows, &j);
+    team_run(kernel_team(c), run_rows, &j);
 }
 
 size_t ref_scratch(int64_t each, int n_threads) { return (size_t)each * (size_t)n_threads * sizeof(double); }

@@ -48,9 +48,11 @@ static inline bool kcase_run(struct kernel_call *c, const struct kernel_family *
     memset(block, 0xff, c->scratch_bytes + 2 * KCASE_GUARD);
     char *scratch = block + (KCASE_GUARD - (uintptr_t)block % KCASE_GUARD);
     c->scratch = c->scratch_bytes ? scratch : NULL;
-    c->team = n_threads > 1 ? team_new(n_threads) : NULL;
+    struct stream here = kernel_here(n_threads > 1 ? team_new(n_threads) : NULL);
+    c->stream = &here;
     s->run(c);
-    if (c->team) team_free(c->team);
+    c->stream = NULL;
+    if (here.team) team_free(here.team);
     for (const char *g = scratch + c->scratch_bytes; g < block + c->scratch_bytes + 2 * KCASE_GUARD; g++)
         if (*g != (char)0xff)
             fail_msg("%s %s: wrote beyond %zu bytes of scratch", f->name, op_row(c->op)->name, c->scratch_bytes);

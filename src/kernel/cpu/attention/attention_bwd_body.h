@@ -269,7 +269,7 @@ static void attn_bwd_pass(const struct attn *x, bool by_key, bool by_query, int6
     job.x.by_key = by_key;
     job.x.by_query = by_query;
     atomic_init(&job.next, 0);
-    team_run(x->c->team, attn_bwd_member, &job);
+    team_run(kernel_team(x->c), attn_bwd_member, &job);
 }
 
 /* Sinks: of each head a sum over all queries, row by row, by one member. */
@@ -321,17 +321,17 @@ static void attention_bwd(const struct kernel_call *c, const struct tile_ops *o)
 {
     struct attn x = attn_of(c, o);
     attn_tables(&x, c->scratch);
-    int64_t pairs = x.batch * x.groups, size = team_size(c->team);
+    int64_t pairs = x.batch * x.groups, size = team_size(kernel_team(c));
     if (x.sink && c->din[ATTENTION_SINK].p) team_run_call(attn_sinks_member, c);
     if (pairs == 0 || pairs >= size || x.n_kb <= 1 || x.n_qb <= 1) {
         attn_bwd_pass(&x, true, true, 1);
-        if (x.dbias) team_run(c->team, attn_far_member, &x);
+        if (x.dbias) team_run(kernel_team(c), attn_far_member, &x);
         return;
     }
     int64_t split = (2 * size + pairs - 1) / pairs;
     attn_bwd_pass(&x, true, false, split < x.n_kb ? split : x.n_kb);
     attn_bwd_pass(&x, false, true, split < x.n_qb ? split : x.n_qb);
-    if (x.dbias) team_run(c->team, attn_far_member, &x);
+    if (x.dbias) team_run(kernel_team(c), attn_far_member, &x);
 }
 
 #endif

@@ -217,7 +217,7 @@ static void cached_long(const struct kernel_call *c, const struct cache_run *r, 
     int64_t n = r->past + r->n, cols = c->in[1].n[1];
     struct cached_prompt p = {c, *r, cached_in_order(r) ? NULL : c->scratch};
     struct kernel_call one = *c; /* as if the sequence were alone, its cache in one piece */
-    team_run(c->team, cached_store_member, &p);
+    team_run(kernel_team(c), cached_store_member, &p);
     one.in[0].p = row_at(&c->in[0], r->first);
     one.out[0].p = row_at(&c->out[0], r->first);
     one.in[0].n[0] = one.out[0].n[0] = r->n;
@@ -304,7 +304,7 @@ static void cached_same(const struct kernel_call *c, const struct tile_ops *o)
     cache_runs_check(c);
     cached_clear_rest(c);
     atomic_init(&w.next, 0);
-    team_run(c->team, cached_same_member, &w);
+    team_run(kernel_team(c), cached_same_member, &w);
 }
 
 static void attention_cached(const struct kernel_call *c, const struct tile_ops *o)

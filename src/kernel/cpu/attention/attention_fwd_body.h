@@ -242,13 +242,13 @@ static void attn_fwd_run(struct attn *x)
 {
     struct attn_fwd f;
     struct attn_job job = {.x = *x, .each = attn_fwd_carve(x, &f, NULL)};
-    int64_t pairs = x->batch * x->groups, want = 4 * team_size(x->c->team);
-    job.split = team_size(x->c->team) == 1 || !pairs ? 1 : (want + pairs - 1) / pairs;
+    int64_t pairs = x->batch * x->groups, want = 4 * team_size(kernel_team(x->c));
+    job.split = team_size(kernel_team(x->c)) == 1 || !pairs ? 1 : (want + pairs - 1) / pairs;
     if (job.split > (x->n_qb + 3) / 4) job.split = (x->n_qb + 3) / 4; /* packing pays from 256 queries */
     if (job.split < 1) job.split = 1;
     job.n_units = pairs * job.split;
     atomic_init(&job.next, 0);
-    team_run(x->c->team, attn_fwd_member, &job);
+    team_run(kernel_team(x->c), attn_fwd_member, &job);
 }
 
 static void attention_fwd(const struct kernel_call *c, const struct tile_ops *o)

@@ -78,11 +78,11 @@ static void by_panels(const struct kernel_call *c, const struct tile_ops *o, int
             struct packed_args a;
             got = coded_rows(c, expert * n + col + r, now - r, &a);
             a.x = panel + (size_t)(r * k) * dtype_bytes(a.t);
-            format_ops_cpu.unpack(c->team, &a);
+            format_ops_cpu.unpack(kernel_team(c), &a);
         }
         struct gemm g = product(c, first, m, col, now, panel);
-        if (gemm_is_few_rows(o, &g)) gemm_few_rows(o, &g, c->team);
-        else gemm_run(o, &g, panel + panel_bytes(c, o), c->team);
+        if (gemm_is_few_rows(o, &g)) gemm_few_rows(o, &g, kernel_team(c));
+        else gemm_run(o, &g, panel + panel_bytes(c, o), kernel_team(c));
     }
 }
 
@@ -162,7 +162,7 @@ static void by_registers(const struct kernel_call *c, const struct tile_ops *o, 
         w.fixed.x = NULL;
         as_floats(c, &w);
     }
-    team_run(c->team, few_member, &w);
+    team_run(kernel_team(c), few_member, &w);
 }
 
 /* ---- ways ---- */

@@ -508,7 +508,7 @@ static void amax_run(const struct kernel_call *c)
 {
     team_run_call(amax_member, c);
     float *out = c->out[0].p, most = at_amax(&c->at)->more ? *out : 0;
-    for (int i = 0; i < team_size(c->team); i++)
+    for (int i = 0; i < team_size(kernel_team(c)); i++)
         most = amax_of(most, *(const float *)(const void *)((const char *)c->scratch + (size_t)i * AMAX_APART));
     *out = most;
 }

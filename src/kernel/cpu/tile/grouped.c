@@ -114,8 +114,8 @@ static void run(const struct kernel_call *c, const struct tile_ops *o)
         struct gemm g = product(c, e, first, rows_E[e]);
         struct gemm all = product(c, e, first, whole_E[e]);
         if (weights) g.k_whole = whole_E[e];
-        if (c->phase == KERNEL_FWD && gemm_is_few_rows(o, &all)) gemm_few_rows(o, &g, c->team);
-        else gemm_run(o, &g, c->scratch, c->team);
+        if (c->phase == KERNEL_FWD && gemm_is_few_rows(o, &all)) gemm_few_rows(o, &g, kernel_team(c));
+        else gemm_run(o, &g, c->scratch, kernel_team(c));
     }
     if (!weights) nothing(to, acc, first, c->in[0].n[0]);
 }

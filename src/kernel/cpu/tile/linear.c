@@ -118,17 +118,17 @@ static void bias_member(void *arg, int member, int n_members)
 static void fwd(const struct kernel_call *c, const struct tile_ops *o)
 {
     struct gemm g = forward(c);
-    gemm_run(o, &g, c->scratch, c->team);
+    gemm_run(o, &g, c->scratch, kernel_team(c));
 }
 static void fwd_few(const struct kernel_call *c, const struct tile_ops *o)
 {
     struct gemm g = forward(c);
-    gemm_few_rows(o, &g, c->team);
+    gemm_few_rows(o, &g, kernel_team(c));
 }
 static void bwd_in(const struct kernel_call *c, const struct tile_ops *o)
 {
     struct gemm g = backward_in(c);
-    if (c->din[0].p) gemm_run(o, &g, c->scratch, c->team);
+    if (c->din[0].p) gemm_run(o, &g, c->scratch, kernel_team(c));
 }
 static void bwd_w(const struct kernel_call *c, const struct tile_ops *o)
 {
@@ -136,8 +136,8 @@ static void bwd_w(const struct kernel_call *c, const struct tile_ops *o)
     for (int i = 1; i <= 2; i++)
         CHECK((!c->din[i].p || c->din[i].dtype == DT_F32) && (!c->acc[i].p || c->acc[i].dtype == DT_F32),
               "weight gradients are f32, not %s", dtype_name(c->din[i].dtype));
-    if (c->din[1].p && !bias_alone(c)) gemm_run(o, &g, c->scratch, c->team);
-    if (c->din[2].p) team_run(c->team, bias_member, &(struct bias_job){c, o});
+    if (c->din[1].p && !bias_alone(c)) gemm_run(o, &g, c->scratch, kernel_team(c));
+    if (c->din[2].p) team_run(kernel_team(c), bias_member, &(struct bias_job){c, o});
 }
 static size_t scratch(const struct kernel_call *c, const struct tile_ops *o, int n_threads)
 {

@@ -136,8 +136,8 @@ static void run_part(const struct kernel_call *c, const struct tile_ops *o, bool
         const struct view *a = side_of(c, true).scale, *b = side_of(c, false).scale;
         g.out.factor = (a->nd ? *(const float *)a->p : 1) * (b->nd ? *(const float *)b->p : 1);
     }
-    if (few) gemm_few_rows(o, &g, c->team);
-    else gemm_run(o, &g, c->scratch, c->team);
+    if (few) gemm_few_rows(o, &g, kernel_team(c));
+    else gemm_run(o, &g, c->scratch, kernel_team(c));
 }
 
 static void run(const struct kernel_call *c, const struct tile_ops *o, bool few) { run_part(c, o, few, 0); }

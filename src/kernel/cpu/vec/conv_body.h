@@ -217,7 +217,7 @@ static void conv_dw_member(void *arg, int member, int n_members)
     for (int64_t q = lo; q < hi; q++) {
         V_TYPED(c->in[0].dtype, conv_dw_chunk, &o, q);
     }
-    team_barrier(c->team);
+    team_barrier(kernel_team(c));
     team_split(o.ld / VL, member, n_members, &lo, &hi);
     for (int64_t v = lo; v < hi; v++) conv_dw_put(&o, v * VL);
 }

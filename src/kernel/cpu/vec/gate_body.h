@@ -117,7 +117,7 @@ static void gated_norm_bwd_w_member(void *arg, int member, int n_members)
     for (int64_t q = lo; q < hi; q++) {
         V_TYPED(c->in[0].dtype, gated_norm_dw_chunk, c, q);
     }
-    team_barrier(c->team);
+    team_barrier(kernel_team(c));
     if (!dw) return;
     team_split((C + VL - 1) / VL, member, n_members, &lo, &hi);
     for (int64_t i = lo * VL; i < hi * VL && i < C; i += VL) {

@@ -291,7 +291,7 @@ static void norm_bwd_w_member(void *arg, int member, int n_members)
     for (int64_t q = lo; q < hi; q++) {
         V_TYPED(c->in[0].dtype, norm_bwd_w_chunk, c, q);
     }
-    team_barrier(c->team);
+    team_barrier(kernel_team(c));
     team_split((n + VL - 1) / VL, member, n_members, &lo, &hi);
     hi = hi * VL < n ? hi * VL : n;
     norm_bwd_w_combine(c, 0, lo * VL, hi);

@@ -332,7 +332,7 @@ static void scan_bwd_member(void *arg, int member, int n_members)
     const struct kernel_call *c = j->x->c;
     int64_t lo, hi;
     scan_take_units(j, member);
-    team_barrier(c->team);
+    team_barrier(kernel_team(c));
     if (!c->din[1].p) return;
     team_split(c->in[0].n[0], member, n_members, &lo, &hi);
     V_TYPED(c->din[1].dtype, scan_join_rows, j->x, lo, hi);
@@ -347,7 +347,7 @@ static void scan_bwd(const struct kernel_call *c)
                            .n_units = scan_units(&x),
                            .unit = scan_bwd_unit};
     atomic_init(&job.next, 0);
-    team_run(c->team, scan_bwd_member, &job);
+    team_run(kernel_team(c), scan_bwd_member, &job);
 }
 static size_t scan_bwd_scratch(const struct kernel_call *c, int n_threads)
 {
@@ -387,7 +387,7 @@ static void scan_skip_member(void *arg, int member, int n_members)
         int64_t end = (q + 1) * SCAN_CHUNK < rows ? (q + 1) * SCAN_CHUNK : rows;
         V_TYPED(c->in[0].dtype, scan_skip_rows, c, q * SCAN_CHUNK, end, part + q * heads);
     }
-    team_barrier(c->team);
+    team_barrier(kernel_team(c));
     if (!to) return;
     team_split(heads, member, n_members, &lo, &hi);
     for (int64_t h = lo; h < hi; h++) {

@@ -230,7 +230,7 @@ static void scan_fwd(const struct kernel_call *c)
         scan_zero_others(c);
     }
     atomic_init(&job.next, 0);
-    team_run(c->team, scan_fwd_member, &job);
+    team_run(kernel_team(c), scan_fwd_member, &job);
 }
 static size_t scan_fwd_scratch(const struct kernel_call *c, int n_threads)
 {

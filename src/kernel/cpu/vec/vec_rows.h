@@ -78,7 +78,7 @@ static inline float *carve_floats(struct carve *s, int64_t n) { return carve(s, 
 
 static inline void team_run_call(team_fn *fn, const struct kernel_call *c)
 {
-    team_run(c->team, fn, (void *)(uintptr_t)c);
+    team_run(kernel_team(c), fn, (void *)(uintptr_t)c);
 }
 
 /* The tensor that gives a call its rows and element type: the input, in backward the gradient that comes in (only
