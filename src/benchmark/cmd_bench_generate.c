@@ -252,7 +252,7 @@ int cmd_bench_generate(int argc, char **argv)
                                  .rows = q.sequences > 256 ? q.sequences : 256,
                                  .reuse_not = "measured",
                                  .model = &c.model};
-    if (!rc) rc = device_cpu_new(&d, o.threads, &e);
+    if (!rc) rc = device_open(&d, DEVICE_CPU, o.threads, &e);
     if (!rc) rc = decoding_new(&m.whole, NULL, d, &o, &e);
     o.weights = cli_packing(q.weights);
     if (!rc && q.weights) rc = decoding_new(&m.d, NULL, d, &o, &e);

@@ -11,12 +11,7 @@
 static struct byte_span range(const void *p, int64_t n, enum dtype t, bool writes, const char *part)
 {
     size_t bytes = to_size(n) * dtype_bytes(t);
-    return (struct byte_span){device_faults(p) ? p : NULL,
-                              bytes,
-                              bytes,
-                              1,
-                              writes,
-                              part}; /* the host's memory is nobody's to order */
+    return (struct byte_span){p, bytes, bytes, 1, writes, part};
 }
 
 /* In place a rank's own piece is there already: it is not written. */
@@ -74,7 +69,7 @@ static void wait_later(void *arg)
     engine_wait(x.c, x.ticket);
 }
 
-bool beside_joins(const struct comm *c) { return c->on_device && c->w->stream && stream_begins(c->w->stream); }
+bool beside_joins(const struct comm *c) { return c->dev && c->w->stream && stream_begins(c->w->stream); }
 
 void beside_reach(struct comm *c, int64_t ticket)
 {
@@ -96,7 +91,7 @@ static void begin(struct comm *c, struct op *o, int64_t ticket, enum comm_op op,
 static bool tells(struct comm *c, struct op *o)
 {
     if (o->side) beside_end(c, o); /* whoever had the slot was waited for when it was given out again */
-    return c->on_device && c->w->stream && stream_takes_work(c->w->stream);
+    return c->dev && c->w->stream && stream_takes_work(c->w->stream);
 }
 
 bool beside_begin(struct comm *c, struct op *o, int64_t ticket, const void *in, void *out, const struct comm_p2p *list,

@@ -134,18 +134,16 @@ void comm_on(struct comm *c, const struct device *d)
 {
     if (!c || (d->counts_only && !c->w->ops->counts_only)) return;
     CHECK(c->w->comms[0] != c, "the world is the hosts'");
-    c->on_device = true;
-    c->faults = d->untouchable;
-    c->nowhere = d->counts_only;
+    c->dev = d;
 }
 
 /* An address that belongs elsewhere is our bug. */
 static void check_place(const struct comm *c, const struct call *a, const void *p)
 {
     if (!p) return;
-    CHECK(c->on_device || !device_faults(p), "%s of %s over %s, which is the hosts', was given a device's memory",
+    CHECK(c->dev || !device_faults(p), "%s of %s over %s, which is the hosts', was given a device's memory",
           op_names[a->op], a->what ? a->what : "", c->name);
-    CHECK(!c->on_device || (!c->nowhere && device_faults(p) == c->faults),
+    CHECK(!c->dev || (!c->dev->counts_only && device_owns(c->dev, p)),
           "%s of %s over %s, which is on a device, was given the host's memory", op_names[a->op],
           a->what ? a->what : "", c->name);
 }

@@ -54,7 +54,6 @@ enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
 /* How what travels is written: as it is kept, fp32 where that is the same, or by a codec (layout/codec.h). */
 enum config_codec { TRAVEL_KEPT, TRAVEL_FP32, TRAVEL_BF16, TRAVEL_FP8, TRAVEL_FP8_E5M2, TRAVEL_INT8 };
 #define TRAVEL_NAMES "kept|fp32|bf16|fp8|fp8-e5m2|int8"
-enum config_device { DEVICE_CPU, DEVICE_NULL };
 
 enum config_nan { NAN_STOP, NAN_REWIND };                     /* in the order of run.on_nan */
 enum config_spike { SPIKE_IGNORE, SPIKE_STOP, SPIKE_REWIND }; /* in the order of run.on_spike */

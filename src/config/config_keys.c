@@ -510,7 +510,7 @@ const struct conf_row config_rows[] = {
     INT("run.threads", NOTHING, run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
     CHOICE("run.bind", NOTHING, run.bind, "none", "none|rank|core",
            "bind threads to cores: rank: those of a rank to its part of the host's; core: each to one of them"),
-    CHOICE("run.device", NOTHING, run.device, "cpu", "cpu|null", "where to compute; null only counts"),
+    CHOICE("run.device", NOTHING, run.device, "cpu", DEVICE_WORDS, "where to compute; null only counts"),
     TEXT("run.kernels", NOTHING, run.kernels, "auto", "auto, or ref for the plain loops"),
     TEXT("run.trace", NOTHING, run.trace, "null", "a trace of a few steps goes here, for Perfetto and tutti trace: what each rank did when"),
     INT("run.trace_from", TRACE, run.trace_from, "0", 0, 1e12, "first optimizer step in the trace; 0: the second after the start, for the first touches every page"),

@@ -113,7 +113,7 @@ static int build(struct decoding *d, struct weights *w, const struct decoding_op
     if (!rc && d->ranks) join(d);
     if (!rc) size_step(d, o);
     if (!rc) rc = decoding_size_cache(d, o, stage, e);
-    if (!rc) rc = kernel_table_init(&d->kernels, o->kernels ? o->kernels : "auto", o->threads, d->dev->counts_only, e);
+    if (!rc) rc = kernel_table_of(&d->kernels, d->dev, o->kernels ? o->kernels : "auto", o->threads, e);
     if (!rc) rc = declare(d, o, stage, e);
     xfree(stage);
     if (!rc && w) rc = weights_merge(w, e);

@@ -115,7 +115,7 @@ static int open_generator(struct synthesis *s, struct err *e)
                                  .sequences = s->o->batch < all ? s->o->batch : all,
                                  .positions = most < s->room ? most : s->room,
                                  .rows = s->o->batch > ROWS ? s->o->batch : ROWS};
-    int code = device_cpu_new(&s->device, s->o->threads, e);
+    int code = device_open(&s->device, DEVICE_CPU, s->o->threads, e);
     if (!code) code = decoding_new(&s->decoding, s->weights, s->device, &o, e);
     if (!code) s->answering = batching_new(s->decoding, s->tokenizer);
     return code;

@@ -145,6 +145,8 @@ static void cpu_destroy(struct device *d)
     xfree(d);
 }
 
+bool cpu_owns(const struct device *d, const void *p) { return device_faults(p) == d->untouchable; }
+
 const struct device_ops cpu_ops = {
     .name = "cpu",
     .alloc = cpu_alloc,
@@ -159,6 +161,7 @@ const struct device_ops cpu_ops = {
     .sync = cpu_sync,
     .event_record = cpu_event_record,
     .event_wait = cpu_event_wait,
+    .owns = cpu_owns,
     .destroy = cpu_destroy,
 };
 
@@ -173,17 +176,11 @@ int cpu_new(struct device **d, int n_threads, bool untouchable, struct err *e)
     (*d)->ops = &cpu_ops;
     (*d)->team = team;
     (*d)->untouchable = untouchable;
+    (*d)->direct = !untouchable;
+    (*d)->kernels = "cpu";
     return OK;
 }
 
-int device_cpu_new(struct device **d, int n_threads, struct err *e)
-{
-    const char *forced = getenv("TUTTI_DEVICE"), *seed = getenv("TUTTI_DEVICE_SEED");
-    if (forced && !strcmp(forced, "late"))
-        return device_late_new(d, n_threads, seed ? strtoull(seed, NULL, 10) : 1, NULL, NULL, e);
-    if (forced && strcmp(forced, "untouchable") && strcmp(forced, "cpu"))
-        return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu, untouchable or late, got '%s'", forced);
-    return cpu_new(d, n_threads, forced && !strcmp(forced, "untouchable"), e);
-}
+int device_cpu_new(struct device **d, int n_threads, struct err *e) { return device_open(d, DEVICE_CPU, n_threads, e); }
 
 int device_untouchable_new(struct device **d, int n_threads, struct err *e) { return cpu_new(d, n_threads, true, e); }

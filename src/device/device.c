@@ -219,7 +219,7 @@ void device_zero(struct stream *s, struct buffer *dst, size_t off, size_t bytes)
 /* An address on s's device: on an untouchable one it faults, and host memory does not. */
 static const void *there(const struct stream *s, const void *p)
 {
-    CHECK(!p || device_in_file(p) || device_faults(p) == s->dev->untouchable, "an address of %s, on a device that %s",
+    CHECK(!p || device_in_file(p) || device_owns(s->dev, p), "an address of %s, on a device that %s",
           device_faults(p) ? "a device" : "the host", s->dev->untouchable ? "cannot be touched" : "can");
     return p;
 }
@@ -296,7 +296,12 @@ void stream_join(struct stream *s, uint64_t side, bool host)
     if (side) s->dev->ops->join(s, side, host);
 }
 
-bool device_is_direct(const struct device *d) { return !d->untouchable && !d->counts_only; }
+bool device_owns(const struct device *d, const void *p)
+{
+    return d->ops->owns ? d->ops->owns(d, p) : !device_faults(p);
+}
+
+bool device_is_direct(const struct device *d) { return d->direct; }
 
 bool device_shows(const struct device *d, const void *p) { return device_is_direct(d) && !device_in_file(p); }
 

@@ -136,6 +136,8 @@ struct device_ops {
     bool (*nudge)(struct device *d);
     /* Until that side was begun. */
     void (*reach)(struct device *d, uint64_t side);
+    /* Whether p may be an address of the device's, as far as it can tell. NULL: what the host can touch. */
+    bool (*owns)(const struct device *d, const void *p);
     void (*destroy)(struct device *d);
 };
 
@@ -158,7 +160,10 @@ struct device {
     struct device_pages pages; /* cpu; all zeros: its own */
     struct tier *tier;         /* cpu: where MEM_DISK is (device_tier_set); NULL: there is none */
     bool any_size;             /* cpu: ask the system even for more than it says it has (memory.check: false) */
-    bool untouchable;
+    bool direct;               /* the host may read and write its bytes in place, when it has nothing under way */
+    bool untouchable;          /* its addresses fault (DEVICE_FAULTS) */
+    const char
+        *kernels; /* which chain of kernels is its own (kernel/kernel.c); null: of the device that it stands for */
     stream_cost_fn *cost; /* null: how its streams' clocks move (device_cost_set) */
     void *cost_ctx;
     void *own; /* the device's part */
@@ -184,15 +189,22 @@ struct event {
     void *own;
 };
 
-/* Create. n_threads counts the rank's own thread. With TUTTI_DEVICE=untouchable in the environment (for running tests
- * again) every cpu device is untouchable. */
+/* The devices that there are (open.c). */
+enum device_kind { DEVICE_CPU, DEVICE_NULL, DEVICE_UNTOUCHABLE, DEVICE_LATE, DEVICE_KINDS };
+#define DEVICE_WORDS "cpu|null" /* of those that are asked for by a config; the others are for tests */
+const char *device_kind_name(enum device_kind k);
+/* Opens one: where whoever computes, counts or serves begins. n_threads counts the rank's own thread. TUTTI_DEVICE in
+ * the environment (untouchable, late; for running tests again) takes the place of cpu. */
+int device_open(struct device **d, enum device_kind k, int n_threads, struct err *e);
+
+/* One of a kind. */
 int device_cpu_new(struct device **d, int n_threads, struct err *e);
 int device_untouchable_new(struct device **d, int n_threads, struct err *e);
 int device_null_new(struct device **d, struct err *e);
 /* The device that is late on purpose (late.c), untouchable too: what is enqueued runs when something waits for it, in
  * an order drawn from `seed` among those that are allowed. Two operations on overlapping bytes without an order between
- * them, and host memory that did not last, are reported in words; report NULL: the program ends. TUTTI_DEVICE=late
- * makes every cpu device one, with TUTTI_DEVICE_SEED. */
+ * them, and host memory that did not last, are reported in words; report NULL: the program ends. device_open takes
+ * TUTTI_DEVICE_SEED. */
 typedef void late_report_fn(void *ctx, const char *text);
 int device_late_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *report, void *ctx, struct err *e);
 /* Before the first buffer; the ledger stays what it is. The null device takes none. */
@@ -269,6 +281,9 @@ void stream_join(struct stream *s, uint64_t side, bool host);
 /* Bytes on s's device, or its tier, for the host to read: themselves where the host can, else copied into room (of as
  * many bytes); waits. NULL on the null device. */
 const void *device_peek(struct stream *s, const void *p, size_t bytes, void *room);
+/* Whether p may be an address of d's, as far as d can tell: of a device whose memory is the host's, any that the host
+ * can touch. For checks of whose memory somebody was handed. */
+bool device_owns(const struct device *d, const void *p);
 /* The host may read and write d's bytes in place, when d has nothing under way. */
 bool device_is_direct(const struct device *d);
 bool device_shows(const struct device *d, const void *p); /* and p is not on its tier: these bytes */

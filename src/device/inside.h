@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inside.h: the cpu device for the one that is made of it (late.c). Private to device/. Order: Local. */
+/* inside.h: the cpu device for those that are made of it (late.c, open.c). Private to device/. Order: Local. */
 #ifndef TUTTI_DEVICE_INSIDE_H
 #define TUTTI_DEVICE_INSIDE_H
 
@@ -7,5 +7,6 @@
 
 extern const struct device_ops cpu_ops;
 int cpu_new(struct device **d, int n_threads, bool untouchable, struct err *e);
+bool cpu_owns(const struct device *d, const void *p);
 
 #endif

@@ -558,6 +558,7 @@ static const struct device_ops late_ops = {
     .join = late_join,
     .nudge = late_nudge,
     .reach = late_reach,
+    .owns = cpu_owns,
     .destroy = late_destroy,
 };
 

@@ -153,5 +153,6 @@ int device_null_new(struct device **d, struct err *e)
     *d = xcalloc(1, sizeof **d);
     (*d)->ops = &null_ops;
     (*d)->counts_only = true;
+    (*d)->kernels = "cpu";
     return OK;
 }

@@ -338,7 +338,7 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
 {
     int rc = begin(out, c, d, e);
     struct engine *g = *out;
-    if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
+    if (!rc) rc = kernel_table_of(&g->kernels, d, c->kernels, c->threads, e);
     if (!rc && c->accumulate) rc = kernel_table_accumulate(&g->kernels, c->accumulate, e);
     if (!rc) kernel_on(g->stream, &g->kernels);
     if (!rc && is_server(c)) {

@@ -21,7 +21,7 @@ void kernel_on(struct stream *s, const struct kernel_table *t)
 
 static void *entered(const struct stream *s, const void *p, const char *what)
 {
-    CHECK(!p || device_faults(p) == s->dev->untouchable, "%s was given an address of %s, on a device that %s", what,
+    CHECK(!p || device_owns(s->dev, p), "%s was given an address of %s, on a device that %s", what,
           s->dev->untouchable ? "the host" : "a device", s->dev->untouchable ? "cannot be touched" : "can");
     return device_here(p);
 }

@@ -9,27 +9,43 @@
 #include "kernel/formats.h"
 #include "kernel/kernel.h"
 
-int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e)
+/* What a device's kernels are, by its word for them (device.kernels) and the user's (run.kernels). The last family is
+ * the device's own: what it lacks too, the device cannot do, and whoever lowers a tape is told so. */
+static const struct kernel_chain {
+    const char *device, *name;
+    const struct kernel_family *family[4];
+    const struct flat_ops *flat;
+    const struct format_ops *formats;
+} chains[] = {
+    {"cpu", "auto", {&kernel_family_cpu, &kernel_family_onednn, &kernel_family_ref}, &flat_ops_cpu, &format_ops_cpu},
+    {"cpu", "ref", {&kernel_family_ref}, &flat_ops_ref, &format_ops_ref},
+};
+
+static int table_init(struct kernel_table *t, const char *device, const char *name, int n_threads, bool dry,
+                      struct err *e)
 {
-    memset(t, 0, sizeof *t);
-    t->n_threads = n_threads;
-    t->dry = dry;
-    t->flat = &flat_ops_ref;
-    t->formats = &format_ops_ref;
-    t->isa = isa_name(ISA_REF);
+    *t = (struct kernel_table){.n_threads = n_threads, .dry = dry, .device = device};
     if (n_threads < 1) return err_set(e, ERR_REQUEST, "kernels need at least 1 thread, got %d", n_threads);
-    if (!strcmp(name, "ref")) {
-        t->chain[0] = &kernel_family_ref;
+    for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
+        const struct kernel_chain *c = &chains[i];
+        if (strcmp(c->device, device) || strcmp(c->name, name)) continue;
+        memcpy(t->chain, c->family, sizeof t->chain);
+        t->flat = c->flat;
+        t->formats = c->formats;
+        t->isa = isa_name(c->family[0] == &kernel_family_ref ? ISA_REF : cpu_isa());
         return OK;
     }
-    if (strcmp(name, "auto")) return err_set(e, ERR_REQUEST, "kernels: wanted auto or ref, got %s", name);
-    t->chain[0] = &kernel_family_cpu;
-    t->chain[1] = &kernel_family_onednn;
-    t->chain[2] = &kernel_family_ref;
-    t->flat = &flat_ops_cpu;
-    t->formats = &format_ops_cpu;
-    t->isa = isa_name(cpu_isa());
-    return OK;
+    return err_set(e, ERR_REQUEST, "kernels: wanted auto or ref, got %s", name);
+}
+
+int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e)
+{
+    return table_init(t, "cpu", name, n_threads, dry, e);
+}
+
+int kernel_table_of(struct kernel_table *t, const struct device *d, const char *name, int n_threads, struct err *e)
+{
+    return table_init(t, d->kernels, name, n_threads, d->counts_only, e);
 }
 
 const struct kernel_slot *kernel_way(const struct kernel_family *f, const struct kernel_call *c)

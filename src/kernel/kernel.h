@@ -5,7 +5,7 @@
  * A row says: which attributes it has, how many inputs and outputs, their shapes, which inputs are weights, what
  * backward needs, FLOPs, bytes, and the rule of mesh types. The tape, the gradient checks, the planner, the tracer and
  * the docs all read this table. A family (ref: plain loops, the executable specification; cpu: vectorised; onednn)
- * fills slots; an empty slot falls through to the next family, and ref fills them all.
+ * fills slots; an empty slot falls through to the next family of its device's chain (kernel.c). ref fills them all.
  *
  * Invariants
  *   1. Kernels return void and cannot fail: shapes were checked when the operation was recorded.
@@ -215,14 +215,17 @@ struct flat_ops {
 /* A device's kernels: a chain of families and the flat operations. For the null device nothing runs, but
  * scratch sizes are those of the chain it stands for (so predicted bytes equal allocated bytes). */
 struct kernel_table {
-    const struct kernel_family *chain[4]; /* tried in order; the last is ref */
+    const char *device;                   /* whose kernels: "cpu" */
+    const struct kernel_family *chain[4]; /* tried in order; the last is the device's own */
     const struct flat_ops *flat;
     const struct format_ops *formats; /* formats.h */
     int n_threads;
     bool dry;        /* count, do not run */
     const char *isa; /* "amx", "avx512-bf16", "avx512", "avx2", "ref": what was found and chosen */
 };
-/* name: "auto" (best for this CPU, see cpuid.h) or "ref". n_threads: the largest team that will run the calls. */
+/* d's own. name: "auto" (its best) or "ref" (the plain loops). n_threads: the largest team that will run the calls. */
+int kernel_table_of(struct kernel_table *t, const struct device *d, const char *name, int n_threads, struct err *e);
+/* The same of a cpu, for who has no device: "auto" is the best for this one (cpuid.h). */
 int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e);
 /* Puts in front how products of 16 and 8 bits are added up ("fp32": nothing; ref/accumulate.h has the others). */
 int kernel_table_accumulate(struct kernel_table *t, const char *way, struct err *e);

@@ -76,7 +76,7 @@ int site_build(struct site *s, const struct site_config *x, struct err *e)
 {
     struct engine_config ec = config_engine(x->config);
     ranks_engine(&s->ranks, &ec);
-    int rc = x->kind == SITE_WORKS ? device_cpu_new(&s->dev, ec.threads, e) : device_null_new(&s->dev, e);
+    int rc = device_open(&s->dev, x->kind == SITE_WORKS ? DEVICE_CPU : DEVICE_NULL, ec.threads, e);
     if (rc) return rc;
     if (x->kind == SITE_WORKS) {
         ranks_device(&s->ranks, s->dev);

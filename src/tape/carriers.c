@@ -35,9 +35,22 @@ static size_t choose_kernel(struct instr *i, const struct kernel_table *kt)
     return i->kernel && i->kernel->scratch ? i->kernel->scratch(&c, kt->n_threads) : 0;
 }
 
-void lower_choose(struct lower *l, const struct kernel_table *kt)
+/* A row that the device's own family lacks, too: the reference has it, so it is one that is computed. */
+static int lacks(const struct instr *i, const struct kernel_table *kt, struct err *e)
+{
+    static const char *const phase[KERNEL_N_PHASES] = {"forward", "backward", "the gradient of its weights"};
+    struct kernel_call c;
+    running_call(i, &c);
+    if (!kernel_way(&kernel_family_ref, &c)) return OK;
+    const struct view *v = c.n_in ? &c.in[0] : &c.out[0];
+    return err_set(e, ERR_REQUEST, "'%s': the %s device has no kernel for %s, %s, in %s", i->what, kt->device,
+                   op_row(i->op)->name, phase[i->kphase], dtype_name(v->dtype));
+}
+
+int lower_choose(struct lower *l, const struct kernel_table *kt, struct err *e)
 {
     struct program *p = l->p;
+    int rc = OK;
     for (int ph = 0; ph < PHASE_N; ph++)
         for (int k = p->begin[ph]; k < p->begin[ph + 1]; k++) {
             struct instr *i = &p->code[k];
@@ -54,5 +67,7 @@ void lower_choose(struct lower *l, const struct kernel_table *kt)
                            : by == BY_RANKS ? collective_scratch(l, kt, i, &c)
                                             : 0;
             if (bytes) i->scratch = lower_place(l, TID_NONE, false, bytes);
+            if (!rc && by == BY_KERNEL && !i->kernel) rc = lacks(i, kt, e);
         }
+    return rc;
 }

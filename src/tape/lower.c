@@ -406,7 +406,7 @@ static int check_bytes(const struct program *p, struct err *e)
 }
 
 int tape_lower(struct program **out, const struct tape *t, const struct kernel_table *kt, struct lower_options o,
-                struct err *e)
+               struct err *e)
 {
     *out = NULL;
     if (tape_status(t, e)) return e ? e->code : t->err.code;
@@ -434,10 +434,10 @@ int tape_lower(struct program **out, const struct tape *t, const struct kernel_t
     if (o.training && o.away.on) lower_offload(&l);
     concatenate(&l);
     name_all(l.p, t);
-    lower_choose(&l, kt);
-    lower_depth_rules(l.p);
+    int rc = lower_choose(&l, kt, e);
+    if (!rc) lower_depth_rules(l.p);
     program_finish_late(l.p);
-    int rc = check_bytes(l.p, e);
+    if (!rc) rc = check_bytes(l.p, e);
     if (!rc) program_place(l.p, o.split_w ? o.n_act : 0, o.split_w ? o.n_wgrad : 0);
     arena_free(l.arena);
     if (rc) program_free(l.p);

@@ -44,6 +44,6 @@ struct lower_options {
     size_t (*collective_scratch)(const struct kernel_table *kt, const struct kernel_call *c);
 };
 int tape_lower(struct program **p, const struct tape *t, const struct kernel_table *kt, struct lower_options o,
-                struct err *e);
+               struct err *e);
 
 #endif

@@ -72,8 +72,9 @@ void lower_offload(struct lower *l);                /* offload.c: puts away what
 void lower_at_node(struct lower *l, int index);       /* emitted next; a loop begins where the waves change */
 bool lower_in_wave(const struct lower *l, int index); /* and not aside */
 void lower_depth_rules(struct program *p);            /* tells dispatches by which rule products cut their depth */
-/* carriers.c: kernels, scratch and FLOPs of all instructions. */
-void lower_choose(struct lower *l, const struct kernel_table *kt);
+/* carriers.c: kernels, scratch and FLOPs of all instructions. ERR_REQUEST names the first that the table has none for.
+ */
+int lower_choose(struct lower *l, const struct kernel_table *kt, struct err *e);
 void lower_fill(struct code *c); /* fill.c: weight gradients of B beside its collectives */
 
 #endif

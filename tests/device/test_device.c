@@ -105,6 +105,33 @@ static void test_untouchable_moves(void **state)
     moves(d);
 }
 
+/* Every device opens by its kind, says whether the host may touch its bytes, and knows an address of its own from the
+ * host's where the two differ. */
+static void test_each_is_opened(void **state)
+{
+    (void)state;
+    bool forced = getenv("TUTTI_DEVICE") != NULL;
+    for (int k = 0; k < DEVICE_KINDS; k++) {
+        struct device *d;
+        struct buffer b;
+        struct err e;
+        char host[8] = "host";
+        bool hidden = k == DEVICE_UNTOUCHABLE || k == DEVICE_LATE || (forced && k == DEVICE_CPU);
+        assert_int_equal(device_open(&d, (enum device_kind)k, 1, &e), OK);
+        assert_int_equal(buffer_new(&b, d, MEM_PARAM, 4096, &e), OK);
+        assert_string_equal(d->kernels, "cpu");
+        assert_int_equal(d->counts_only, k == DEVICE_NULL);
+        if (k != DEVICE_CPU || !forced) assert_int_equal(device_is_direct(d), k == DEVICE_CPU);
+        if (k != DEVICE_NULL) assert_true(device_owns(d, b.p) && device_owns(d, (char *)b.p + 4095));
+        if (hidden && strcmp(getenv("TUTTI_DEVICE") ? getenv("TUTTI_DEVICE") : "", "cpu"))
+            assert_false(device_owns(d, host));
+        assert_true(strlen(device_kind_name((enum device_kind)k)) > 0);
+        buffer_free(&b);
+        device_free(d);
+    }
+    assert_int_equal(device_open(&(struct device *){0}, DEVICE_CPU, 0, &(struct err){0}), ERR_REQUEST);
+}
+
 enum touch { READS, WRITES, MIDDLE, HOST_TO_KERNEL, KERNEL_TO_HOST, LOOKS_THROUGH };
 
 static int touch(void *arg)
@@ -442,6 +469,7 @@ static void test_bugs_stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_is_opened),
         cmocka_unit_test(test_untouchable_moves),
         cmocka_unit_test(test_host_buffers),
         cmocka_unit_test(test_touching_is_fatal),

@@ -38,7 +38,7 @@ static void run_split(struct toy *t, enum program_phase order[], int microbatch[
     struct program *p;
     struct err e = {0};
     if (tape_lower(&p, t->g->stage[0].tape, &t->g->kernels, (struct lower_options){.training = true, .split_w = true},
-                    &e))
+                   &e))
         fail_msg("%s", e.text);
     void *slab[2][HOME_N];
     for (int m = 0; m < 2; m++)
@@ -120,6 +120,51 @@ static void test_additions_cost_nothing_backward(void **state)
     }
 }
 
+/* x from a product, y from another, z = x + y, and a loss on a third. */
+static struct tape *three_products(tid *y)
+{
+    struct spmd_type type = spmd_all(SPMD_I);
+    int64_t n[2] = {8, 8};
+    struct tape *t = tape_new();
+    tid w1 = tape_param(t, "w1", 1, 2, DT_F32, 2, n, type), w2 = tape_param(t, "w2", 3, 4, DT_F32, 2, n, type);
+    tid x = op_linear(t, tape_input(t, "in", 0, DT_F32, 2, n, type), w1, TID_NONE, "x");
+    *y = op_linear(t, x, w2, TID_NONE, "y");
+    tid z = op_add(t, x, *y, 0, 0, TID_NONE, "z");
+    tape_segment_begin(t, SEGMENT_LOSS);
+    op_xent(t, op_linear(t, z, w1, TID_NONE, "logits"), tape_input(t, "targets", 5, DT_I32, 1, n, type), 6, "loss");
+    tape_segment_end(t);
+    return t;
+}
+
+/* A device whose own family has no kernel for a row of the tape: it is named, with the phase and the type; what is not
+ * lowered need not be there, and a family before the last may lack what it likes. */
+static void test_a_kernel_that_a_device_lacks(void **state)
+{
+    (void)state;
+    struct kernel_family own = kernel_family_ref;
+    struct kernel_table k;
+    struct program *p;
+    struct err e = {0};
+    tid y;
+    struct tape *t = three_products(&y);
+    assert_int_equal(kernel_table_init(&k, "ref", 1, true, &e), OK);
+    k.device = "toy";
+    k.chain[0] = &own;
+    own.slot[OP_LINEAR][KERNEL_BWD_W] = (struct kernel_slot){0};
+    assert_int_equal(tape_lower(&p, t, &k, (struct lower_options){.training = true}, &e), ERR_REQUEST);
+    assert_null(p);
+    assert_string_equal(e.text,
+                        "'logits': the toy device has no kernel for linear, the gradient of its weights, in f32");
+    if (tape_lower(&p, t, &k, (struct lower_options){.training = false}, &e)) fail_msg("%s", e.text);
+    program_free(p);
+    k.chain[1] = &kernel_family_ref;
+    if (tape_lower(&p, t, &k, (struct lower_options){.training = true}, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < p->begin[PHASE_N]; i++)
+        assert_true(op_row(p->code[i].op)->by != BY_KERNEL || p->code[i].kernel);
+    program_free(p);
+    tape_free(t);
+}
+
 /* z = x + x w^T: x and the product share z's gradient, so what the product adds to x's must go elsewhere while the
  * product still reads it. */
 static void test_shared_gradient_is_not_overwritten(void **state)
@@ -127,16 +172,8 @@ static void test_shared_gradient_is_not_overwritten(void **state)
     (void)state;
     struct kernel_table k;
     struct err e = {0};
-    struct spmd_type type = spmd_all(SPMD_I);
-    int64_t n[2] = {8, 8};
-    struct tape *t = tape_new();
-    tid w1 = tape_param(t, "w1", 1, 2, DT_F32, 2, n, type), w2 = tape_param(t, "w2", 3, 4, DT_F32, 2, n, type);
-    tid x = op_linear(t, tape_input(t, "in", 0, DT_F32, 2, n, type), w1, TID_NONE, "x");
-    tid y = op_linear(t, x, w2, TID_NONE, "y");
-    tid z = op_add(t, x, y, 0, 0, TID_NONE, "z");
-    tape_segment_begin(t, SEGMENT_LOSS);
-    op_xent(t, op_linear(t, z, w1, TID_NONE, "logits"), tape_input(t, "targets", 5, DT_I32, 1, n, type), 6, "loss");
-    tape_segment_end(t);
+    tid y;
+    struct tape *t = three_products(&y);
     assert_int_equal(kernel_table_init(&k, "auto", 1, true, &e), OK);
     struct program *p;
     if (tape_lower(&p, t, &k, (struct lower_options){.training = true}, &e)) fail_msg("%s", e.text);
@@ -342,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_deferred_weights),
         cmocka_unit_test(test_deferred_weights_tied),
         cmocka_unit_test(test_additions_cost_nothing_backward),
+        cmocka_unit_test(test_a_kernel_that_a_device_lacks),
         cmocka_unit_test(test_shared_gradient_is_not_overwritten),
         cmocka_unit_test(test_recompute_is_bit_identical),
         cmocka_unit_test(test_dropout_acts),

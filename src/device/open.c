@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which devices there are, and how one is opened: a new one is a row here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/inside.h"
+
+static int open_cpu(struct device **d, int n_threads, struct err *e) { return cpu_new(d, n_threads, false, e); }
+
+static int open_null(struct device **d, int n_threads, struct err *e)
+{
+    (void)n_threads;
+    return device_null_new(d, e);
+}
+
+static int open_late(struct device **d, int n_threads, struct err *e)
+{
+    const char *seed = getenv("TUTTI_DEVICE_SEED");
+    return device_late_new(d, n_threads, seed ? strtoull(seed, NULL, 10) : 1, NULL, NULL, e);
+}
+
+static const struct {
+    const char *name;
+    int (*open)(struct device **d, int n_threads, struct err *e);
+} rows[DEVICE_KINDS] = {
+    [DEVICE_CPU] = {"cpu", open_cpu},
+    [DEVICE_NULL] = {"null", open_null},
+    [DEVICE_UNTOUCHABLE] = {"untouchable", device_untouchable_new},
+    [DEVICE_LATE] = {"late", open_late},
+};
+
+const char *device_kind_name(enum device_kind k) { return rows[k].name; }
+
+/* What stands for a cpu device where tests are run again. */
+static int cpu_is(enum device_kind *k, struct err *e)
+{
+    const char *word = getenv("TUTTI_DEVICE");
+    for (int i = 0; word && i < DEVICE_KINDS; i++)
+        if (i != DEVICE_NULL && !strcmp(word, rows[i].name)) return *k = (enum device_kind)i, OK;
+    if (word) return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu, untouchable or late, got '%s'", word);
+    *k = DEVICE_CPU;
+    return OK;
+}
+
+int device_open(struct device **d, enum device_kind k, int n_threads, struct err *e)
+{
+    int rc = k == DEVICE_CPU ? cpu_is(&k, e) : OK;
+    *d = NULL;
+    return rc ? rc : rows[k].open(d, n_threads, e);
+}
