@@ -233,8 +233,8 @@ struct engine {
     struct buffer objects;       /* the same: pieces of objects behind addresses (remote/remote.h) */
     struct snapshot snapshot;    /* what this rank writes to a checkpoint, */
     struct buffer snapshot_room; /* and the host's memory for it; dev NULL: there is none */
-    struct buffer
-        told; /* the host's: what it must know of a step, stat, balance and norm; one wait brings it (engine/tally.h) */
+    /* The host's: what it must know of a step, stat, balance and norm; one wait brings it (engine/tally.h). */
+    struct buffer told;
     double *load; /* balance of the last step over all ranks, layer after layer (engine/balance.h) */
     void **slot;  /* bindings for the programs */
     int n_slots;

@@ -25,8 +25,7 @@
  *      (inputs of weight gradients) give it back.
  *   2. Between two ranks messages are received in the order they are sent.
  *   3. A slot has one unit at a time. A temporary stays taken after its REDUCE, which still reads it, until the next
- *   unit's gradient of
- *      the same window is complete: the one after that works in another slot meanwhile.
+ *      unit's gradient of the same window is complete: the one after that works in another slot meanwhile.
  *   4. With sends that wait for their receiver, and fewer operations under way than a communicator takes (COMM_RING),
  *      all ranks come to their end at any speed: itinerary_choose_sends gives a number of sending buffers that does.
  * Floor 6. Order: Same(schedule).

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* update.h: the table of elementwise updates beyond AdamW and SGD (kernel.h): a row is a name and its operands; one
  * slot of flat_ops runs them all, one call enqueues them. A new optimizer that works element by element is a row here,
- * its arithmetic in ref/update.c (the specification) and in cpu/update_body.h.
+ * its arithmetic in ref/update.c (the specification) and in cpu/vec/update_body.h.
  *
  * Operands have n elements, or one, or one per block, and lie apart or are the same address. The compute copy is f32,
  * bf16 or f16; where it is NULL or equal to the master, nothing else is written.

@@ -11,8 +11,8 @@
  *   par_collect    S0 -> I      all-gather        I -> S0      none (a slice)
  *
  * Rows are cut by region_split (tokens over cp by layout/sequence.h), so any number of rows over any number of ranks is
- * legal. Layers call these in every
- * layout: the types are checked also where the axis has size 1, so a forgotten one is an error on a single rank.
+ * legal. Layers call these in every layout: the types are checked also where the axis has size 1, so a forgotten one is
+ * an error on a single rank.
  * Sources: Shoeybi et al. 2019, section 3 (tensor parallelism); Korthikanti et al. 2022, section 4.2 (sequence
  * parallelism). Floors 0-3. Order: Collective over the axis when the program runs.
  */

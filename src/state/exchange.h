@@ -53,7 +53,7 @@
  *   1. Sums over ranks run in rank order in fp32, inside dp_shard first, then over dp_replicate.
  *   2. Temporary units are used one after the other; a slot is free again when its unit was reduced or released.
  *   3. Pieces are not written while they are published: all of it has been waited for when exchange_reduce_finish
- *   returns.
+ *      returns.
  *   4. One unit is under way in the landing at a time; sums over replicas and what follows them overlap freely.
  * Floors 0-2. Order: Collective over the groups; every rank calls the same sequence.
  */
@@ -100,8 +100,8 @@ struct exchange {
     int64_t *gathered;      /* per unit: ticket of its gathering */
     struct reduction *unit; /* per unit */
     bool *added;            /* per parameter: the store holds something of its gradient of this step */
-    int *landing_units,
-        n_landing_units; /* units in REDUCTION_SHARD whose gradients are reduced each time, ascending: few */
+    /* Units in REDUCTION_SHARD whose gradients are reduced each time, ascending: few. */
+    int *landing_units, n_landing_units;
     bool exact;
     struct exact tree;
     struct coding coding;

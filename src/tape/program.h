@@ -80,14 +80,14 @@ struct instr {
     enum kernel_phase direction; /* and for which of its directions first */
     struct token_rows rows;      /* AMAX, QUANTISE of tokens: those of sequences that do not exist are zeros to them */
     int scratch;                 /* place, -1 none */
-    const struct kernel_slot
-        *kernel; /* the way it is carried out, chosen when lowering; NULL: collectives, and what nobody computes */
+    /* The way it is carried out, chosen when lowering; NULL: collectives, and what nobody computes. */
+    const struct kernel_slot *kernel;
     const char *family; /* whose it is; NULL with kernel */
     double flops;       /* where masks show all pairs */
     enum op_pairs pairs;
-    int run, piece,
-        pieces; /* run > 0: piece `piece` of `pieces` of an instruction that was cut with its neighbours (pieces.c).
-           Different pieces of one run touch different bytes, though their places are the same */
+    /* run > 0: piece `piece` of `pieces` of an instruction that was cut with its neighbours (pieces.c). Different
+     * pieces of one run touch different bytes, though their places are the same. */
+    int run, piece, pieces;
 };
 
 struct program {
