@@ -69,9 +69,9 @@ bool coded_params(const struct exchange *x, int unit);
 int coded_buffers(struct exchange *x, int param_slots, struct err *e);
 void coded_fini(struct exchange *x);
 
-/* Stages of reductions (reduce.c). begin enqueues the message of a unit out of its set, which is free; end waits and
- * reads. source: where a parameter's whole gradient lies. Over dp_shard it is of what leaves (struct reduction) alone;
- * add, by parameter: there is something to add to; NULL: nowhere. */
+/* Stages of reductions (reduce.c). A begin enqueues a unit's message out of the stage's set, which is free; an end
+ * waits and reads. source says where a parameter's whole gradient lies. Over dp_shard only those parameters travel that
+ * leave now (struct reduction). add, by parameter: its sum is added to what the store holds; NULL: no sum is. */
 typedef void *coded_where_fn(const struct exchange *x, int unit, int param, int slot);
 int64_t coded_shard_begin(struct exchange *x, int unit, int slot, coded_where_fn *source);
 void coded_shard_end(struct exchange *x, int unit, const bool *add);

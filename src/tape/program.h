@@ -59,7 +59,7 @@ struct operand {
 };
 enum { OPERAND_NONE = -1, OPERAND_SLOT = -2 };
 
-/* Instructions of a product of fewer bits, and the one that it would be without: of a layer one of both is run. */
+/* A product of fewer bits stands beside the plain product that it replaces; of a layer one of the two is run. */
 enum when { ALWAYS, WHILE_ROUNDED, WHEN_FALLEN };
 
 struct instr {
@@ -68,9 +68,9 @@ struct instr {
     int node;
     bool again;  /* recomputed */
     int loop;    /* > 0: of the instructions that are run in rounds together, one after the other; 0: once */
-    bool once;   /* but in the first round only; */
-    bool refill; /* where there is more than one: what its output held was another round's */
-    int until;   /* done before this instruction begins: the next one, but for rows that travel */
+    bool once;   /* in a loop: it is run in the first round only */
+    bool refill; /* in a loop of several rounds: it makes again what another round has overwritten */
+    int until;   /* before that instruction begins this one is done: the next one, but for rows that travel */
     struct op_attrs at;
     int n_in, n_out;
     struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN], acc[KERNEL_MAX_IN];
@@ -99,8 +99,8 @@ struct program {
     size_t bytes[HOME_N];
     bool joint;                  /* slabs of activations last until W, there are none of weight gradients' inputs */
     double flops[PHASE_N];       /* all instructions */
-    double flops_model;          /* without recomputation; */
-    double flops_pairs[PAIRS_N]; /* those of them that go by what masks show */
+    double flops_model;          /* without recomputation */
+    double flops_pairs[PAIRS_N]; /* the part of flops_model that follows from what masks show */
     int n_slots;
 };
 
@@ -130,8 +130,9 @@ struct lower_options {
      * for it beyond what F keeps anyway is not put off: gains and biases of norms, embeddings, and products whose input
      * is computed once more, have their gradients in B. Without split_w all weight gradients run inside B. */
     bool split_w;
-    bool tied; /* with split_w: the embedding's matrix is another stage's, too, whose gradients come in between: it
-                  keeps its place in that order, in W */
+    /* With split_w: another stage of this rank has the embedding's matrix, too, and its gradients come in between. So
+     * the embedding's gradient is made in W, not in B: there it keeps its place in the order of the sums. */
+    bool tied;
     /* With split_w: how many microbatches are between F and B, and between F and W, at worst. One slab for both is
      * taken where all slabs together are smaller so; 0: two slabs. */
     int64_t n_act, n_wgrad;
