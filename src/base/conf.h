@@ -65,9 +65,9 @@ struct conf_row {
     const char *(*fits)(const char *text); /* CONF_WORD: NULL: it does; else what was wanted */
     const struct conf_row *item;           /* CONF_LIST: rows of one item, paths relative; ends with path NULL */
     size_t item_bytes;
-    bool item_pairs; /* CONF_LIST: a map is a list of pairs; its keys are the items' first row, its values their second
-                      */
-    const char *item_short;               /* CONF_LIST: a plain scalar item sets this path ("path") */
+    bool item_pairs;        /* CONF_LIST: a map is a list of pairs; its keys are the items' first row, its values their
+                               second */
+    const char *item_short; /* CONF_LIST: a plain scalar item sets this path ("path") */
     const struct conf_kind *const *kinds; /* CONF_LIST: of these instead of `item`; ends with NULL */
     int need;        /* what must be so for the key to matter, as the table's owner counts it; 0: it does not say */
     bool plain_one;  /* CONF_LIST of items that are one text: a list of one is printed as that text */

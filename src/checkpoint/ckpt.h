@@ -123,8 +123,8 @@ int ckpt_save(const char *root, const struct ckpt_info *info, const struct ckpt_
 
 /* For who copies a finished checkpoint file by file (keep/checkpoint_copies.h): ckpt_save_begin, the files below
  * ckpt_temporary (xfree it), each synced, its manifest last, and this: it gets its name, if every byte of it was read
- * and has its checksum. One of that step that can be read is replaced, one that cannot is moved aside. fails
- * ERR_CORRUPT, ERR_IO: it is not published; ckpt_save_abort removes what there is */
+ * and has its checksum. One of that step that can be read is replaced, one that cannot is moved aside.
+ *   fails   ERR_CORRUPT, ERR_IO: it is not published; ckpt_save_abort removes what there is */
 char *ckpt_temporary(const char *root, int64_t step);
 int ckpt_adopt(const char *root, int64_t step, struct err *e);
 /* Removes the published one of that step, by way of .trash-*. */

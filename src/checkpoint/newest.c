@@ -7,7 +7,7 @@
  *   - when its manifest is readable and its publication is later than that of every usable one;
  *   - when its manifest is not, and its step is later than the newest usable one's, or `latest` names it;
  *   - always, when it could not be looked at at all: a disk or a permission that fails says nothing about what is
- *   there.
+ *     there.
  * `latest` naming a later step that is not there stands in the way too: a network file system may show a directory
  * late. Damaged checkpoints that are certainly older are no reason to stop.
  * Cost: one read of every manifest below a root.

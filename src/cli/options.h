@@ -5,7 +5,7 @@
  *
  * Invariants
  *   1. Options, words and keys come in any order. `--name VALUE` and `--name=VALUE` are the same; given twice, the last
- * counts. Behind `--` all are words; `-` alone is a word.
+ *      counts. Behind `--` all are words; `-` alone is a word.
  *   2. What is not given stays as the caller had set it, and help prints these defaults.
  *   3. --help or -h before `--` prints help on stdout; nothing else is looked at.
  */

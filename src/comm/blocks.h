@@ -11,8 +11,7 @@
  *
  * Invariants
  *   1. Bytes behind a name are touched only while the owner's operation is open, so the block is there (comm.h, 2). A
- *   rank
- *      that looks at a name later, when others have done all there was to do, finds nothing or another block, and
+ *      rank that looks at a name later, when others have done all there was to do, finds nothing or another block, and
  *      touches neither.
  *   2. Releasing a block gives its pages back to the system at once, whoever maps it. What a peer still maps of it is
  *      address space without memory, and valid: a late reader sees zeros, not a signal. It goes when the slot is named

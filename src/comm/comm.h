@@ -10,10 +10,10 @@
  *   1. Every rank of a communicator calls the same operations in the same order, with the same count, dtype, root.
  *      Collective operations of one communicator run in that order; different communicators run independently.
  *      comm_exchange starts in order and finishes in any order: a send that waits for its receiver holds up nobody.
- *   2. An operation belongs to its buffers from the call until its ticket is done: nobody else writes them (or reads
- *      what it writes). Where they are: comm_on. Work that c's stream held at the time of the call
- *      comes before the operation; comm_wait puts later work of the stream after it. A cpu stream is the host itself,
- *      so there comm_wait blocks; on a device that begins operations itself (device.h, stream_begins) it does not: the
+ *   2. The buffers belong to the operation from the call until its ticket is done: nobody else writes them, or reads
+ *      what it writes. comm_on says in whose memory they lie. Work that c's stream held at the time of the call comes
+ *      before the operation; comm_wait puts later work of the stream after it. A cpu stream is the host itself, so
+ *      there comm_wait blocks; on a device that begins operations itself (device.h, stream_begins) it does not: the
  *      host sees a result after stream_sync.
  *   3. The same bits on every run. Sums of floats run in fp32 (f64: in f64) in rank order with one rounding at the
  *      end, so they do not depend on the transport either; only an algorithm asked for by name, or
@@ -69,7 +69,7 @@ struct comm_config {
     const char *algorithm;       /* NULL: by the table; a name: wherever that algorithm has the operation */
     const char *table;           /* text of comm/table.h; NULL: the one this program was measured with */
     const char *dump_dir;        /* the flight recorder goes here when something fails; NULL: nowhere */
-    /* Asked again and again, by the first rank of a host that has waited too long, before it names who is late: false:
+    /* The first rank of a host that has waited too long asks this again and again before it names who is late. False:
      * something is still being written about it (for five seconds at most; meanwhile the rank goes on to answer others,
      * and a rank that comes after all is forgiven). Must not wait. NULL: nobody asks. Any rank's thread. */
     bool (*late)(void *ctx, const char *what);
@@ -120,10 +120,10 @@ void comm_mpi_library(char out[64]);
  * world finalises MPI. Collective(all processes). */
 int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err *e);
 
-/* Other settings for a world that nothing is open on and no group was split from: a launched program learns how many
- * ranks there are from its world, and reads its config then. ranks_per_host stays as it was. ERR_REQUEST where a name
- * in it is unknown, or the MPI library allows no communication thread. Collective(world): the same settings on all
- * ranks. */
+/* Gives a world other settings, as long as no operation on it is open and no group was split from it: a launched
+ * program learns from its world how many ranks there are, and reads its config then. ranks_per_host stays as it was.
+ * ERR_REQUEST where a name in it is unknown, or the MPI library allows no communication thread. Collective(world): the
+ * same settings on all ranks. */
 int comm_configure(struct comm *world, const struct comm_config *cfg, struct err *e);
 
 /* Rank `rank` of n that only counts: operations are done at once and touch nothing (pointers may be NULL). Local. */
@@ -143,8 +143,8 @@ void comm_free(struct comm *c);
  * each other (losses, counts, what was agreed), which wait for no device and queue behind nothing large. From this call
  * on it is part of the data plane of d, and so for good: its addresses are d's memory. Both contracts are checked where
  * they can be: an address of an untouchable device faults, one of the null device is NULL, and the host's does neither.
- * A device that counts changes nothing about a communicator that does not: a machine on paper asks it who is there.
- * Local; before the first operation. */
+ * Where d only counts and c's world does not, the call changes nothing: an engine on paper still asks real ranks
+ * through c. Local; before the first operation. */
 void comm_on(struct comm *c, const struct device *d); /* NULL for c is fine */
 
 int comm_rank(const struct comm *c);

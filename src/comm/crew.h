@@ -9,8 +9,8 @@
  * A rank's life (train/epochs.c):
  *
  *     crew_world -> works in it -> everything of it is freed -> crew_over -+-> CREW_DONE, CREW_ENDS
- *         ^      -> is a spare:    crew_wait               -> crew_over -+
- *         +-------------------------------- CREW_ON ---------------------+
+ *         ^      -> is a spare:    crew_wait                 -> crew_over -+
+ *         +--------------------------------- CREW_ON ----------------------+
  *
  * Invariants
  *   1. A member that dies takes nothing with it that others wait for: what waits in a world of the crew comes back with

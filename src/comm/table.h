@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.h: which algorithm takes which operation, as measured. Text, one rule per line ('#' begins a comment):
  *
- *     op  where  ranks  bytes  algorithm[,algorithm...]
- *     all_reduce  hosts  4  64K  halving,gather          # up to 64 KiB among 4 ranks or more
+ *     op          where  ranks  bytes  algorithm[,algorithm...]
+ *     all_reduce  hosts  4      64K    halving,gather          # up to 64 KiB among 4 ranks or more
  *
  * op          comm_op_name, of operations on vectors
  * where       host: the ranks share memory; hosts: they sit on several

@@ -188,8 +188,8 @@ struct config {
         int64_t chunks, round;
         struct conf_list pp_layers; /* of int64_t */
         int reduce;
-        unsigned
-            may_zero; /* not a key: levels that auto may choose, a bit each (config_memory.h); 0: zero is as given */
+        /* Not a key: levels that auto may choose, a bit each (config_memory.h); 0: zero is as given. */
+        unsigned may_zero;
         /* Not keys: what the launcher made of it. 0: not known, as in a plan. */
         int ranks_here; /* ranks on this rank's host */
         int sharers;    /* of them, those that may use one of this rank's cores; 0: all */

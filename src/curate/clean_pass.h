@@ -11,7 +11,7 @@
  *   2. A part appears under its name when it is complete and on the disk; then .clean.json counts it. Killed between
  *      the two, the part is made again, with the same bytes.
  *   3. The same command goes on where it stopped: what was read is read again, without filtering. Other inputs, rules
- * or sizes for the same folder are refused by name.
+ *      or sizes for the same folder are refused by name.
  *   4. Memory: three rounds of two groups a thread (group.h), and the largest document a few times.
  * Includes: base, source/source.h, group.h. Order: Local.
  */

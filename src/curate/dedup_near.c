@@ -4,7 +4,7 @@
  *   1. every rank signs its documents (minhash.h); signatures stay in a file of its own, in the documents' order;
  *      (band, document) goes to the rank that has the band's range
  *   2. documents that share a band are candidates: in a band of up to PAIRS_ALL documents every pair, in a larger one
- * each with the first and the one before it. A pair goes to the owner of its first document, equal ones once
+ *      each with the first and the one before it. A pair goes to the owner of its first document, equal ones once
  *   3. pairs sorted by their first document, and the file of signatures: each pair takes that signature along to the
  *      owner of its second document, where it is compared, again in one pass over the file
  *   4. what is similar enough is an edge; of each component of edges (components.h) the first document stays

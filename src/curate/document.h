@@ -18,8 +18,8 @@
 
 enum word_kind {
     WORDS_SPACES, /* what lies between white space, as Gopher and C4 count */
-    WORDS_MARKS,  /* as linguists' tokenizers count: letters and digits together, each mark alone, each ideograph alone
-                   */
+    WORDS_MARKS,  /* as linguists' tokenizers count: letters and digits together, each mark alone, each ideograph
+                     alone */
     N_WORD_KINDS
 };
 

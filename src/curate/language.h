@@ -50,8 +50,8 @@ void language_trainer_free(struct language_trainer *t);
 /* A text of the label. One line in ten, by its bytes, is held out. */
 void language_trainer_feed(struct language_trainer *t, int label, const char *p, size_t n);
 struct language_result {
-    int64_t lines, held_out,
-        right;       /* held-out lines of 20 characters or more, and how many of them are named rightly */
+    /* held_out: held-out lines of 20 characters or more; right: how many of them are named rightly. */
+    int64_t lines, held_out, right;
     int64_t n_grams; /* in the model */
     double temperature;
 };

@@ -4,12 +4,13 @@
  *   email   local part of ASCII letters, digits and . _ % + - ', @, labels with a last one of letters
  *   ip      IPv4 in four plain numbers up to 255, IPv6 as RFC 4291 writes it with three groups or more and a digit.
  *           Addresses that stand for no one's machine (private, loopback, link-local, multicast, documentation) are
- * left unless asked for, and so is what follows a word such as "version" phone   + and a country code that is assigned,
- * 8 to 15 digits; North American numbers as (212) 555-0123, 212-555-0123, 212.555.0123; any 6 to 15 digits behind a
- * word such as "Tel." or "phone" card    13 to 19 digits in groups of three or more, an issuer's first digits and
- * length, Luhn's check digit iban    a country's length and the remainder 1 by 97 (ISO 7064), with or without spaces id
- * national numbers that carry check digits, each checked: the table in personal_ids.c. Numbers without check digits
- * (United States' social security number) are not looked for: any nine digits would do
+ *           left unless asked for, and so is what follows a word such as "version"
+ *   phone   + and a country code that is assigned, 8 to 15 digits; North American numbers as (212) 555-0123,
+ *           212-555-0123, 212.555.0123; any 6 to 15 digits behind a word such as "Tel." or "phone"
+ *   card    13 to 19 digits in groups of three or more, an issuer's first digits and length, Luhn's check digit
+ *   iban    a country's length and the remainder 1 by 97 (ISO 7064), with or without spaces
+ *   id      national numbers that carry check digits, each checked: the table in personal_ids.c. Numbers without check
+ *           digits (United States' social security number) are not looked for: any nine digits would do
  *
  * What is found is bounded in length and begins and ends at the edge of a word of ASCII letters and digits. Finding is
  * linear in the text: each place is looked at by a few scanners for at most PERSONAL_LONGEST bytes.

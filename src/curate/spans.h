@@ -7,8 +7,8 @@
  *   paragraphs   lines up to one or more blank ones (white space only), which belong to the paragraph
  *   passages     some of the stretches of `least` bytes, hashed as they are: of any passage_apart of them that follow
  *                each other the one of least hash (winnowing: Schleimer, Wilkerson, Aiken, "Winnowing: local algorithms
- * for document fingerprinting", 2003). So every text of least + passage_apart - 1 bytes that is there twice has a
- * passage in common, wherever it lies
+ *                for document fingerprinting", 2003). So every text of least + passage_apart - 1 bytes that is there
+ *                twice has a passage in common, wherever it lies
  *
  * A line or paragraph whose normal form has fewer than `least` bytes is no span: braces, bullets and blank lines are
  * there often, and mean nothing. Includes: base. Order: Local.

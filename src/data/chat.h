@@ -2,25 +2,27 @@
 /* chat.h: records of conversations and of instructions → tokens, and of which of them a loss is taken.
  *
  * A record is a JSON object with one of
- *   messages       a list of {"role": ..., "content": ...}, with whatever else the template reads of a message; beside
- * it tools, documents and others, which the template sees under their names conversations  a list of {"from": ...,
- * "value": ...}: human, gpt, system, function_call, observation, ... are read as user, assistant, system, assistant,
- * tool prompt and completion   two such lists of messages; or two texts, which are joined as they are, without a
- * template instruction and output  texts, and perhaps input and system: a user's message (input below instruction) and
- * an answer A template (jinja/jinja.h) makes one text of it. Which bytes of that are answers is told by {% generation
- * %}, where the template has that; else by rendering: the text of the messages before an answer, with the generation
- * prompt, must be the beginning of the text of the messages up to it, and that the beginning of the whole; the answer
- * is what lies between. A template of which that is not so is refused, with the place where the texts part.
+ *   messages                 a list of {"role": ..., "content": ...}, with whatever else the template reads of a
+ *                            message; beside it tools, documents and others, which the template sees under their names
+ *   conversations            a list of {"from": ..., "value": ...}: human, gpt, system, function_call, observation, ...
+ *                            are read as user, assistant, system, assistant, tool
+ *   prompt and completion    two such lists of messages; or two texts, which are joined as they are, without a template
+ *   instruction and output   texts, and perhaps input and system: a user's message (input below instruction) and an
+ *                            answer
+ * A template (jinja/jinja.h) makes one text of it. Which bytes of that are answers is told by {% generation %}, where
+ * the template has that; else by rendering: the text of the messages before an answer, with the generation prompt, must
+ * be the beginning of the text of the messages up to it, and that the beginning of the whole; the answer is what lies
+ * between. A template of which that is not so is refused, with the place where the texts part.
  *
  * Invariants
  *   1. An answer's tokens spell the answer and nothing else. The text is cut at the control tokens that the template
  *      wrote, and where answers begin and end, and each part is tokenized by itself: what precedes an answer has the
- * very tokens that a prompt has when the model is asked, and no token is half an answer's. Tokenizers that put a space
- *      before every text cannot do that: there a run between control tokens is tokenized whole, and a token that holds
- *      any byte of an answer is the answer's.
- *   2. A control token (special: true in tokenizer.json, or a mark of the template by name) comes only of text that
- * the template wrote (or the roles that it wrote between its own marks). What a user or an answer says is text, even if
- * it reads like one.
+ *      very tokens that a prompt has when the model is asked, and no token is half an answer's. Tokenizers that put a
+ *      space before every text cannot do that: there a run between control tokens is tokenized whole, and a token that
+ *      holds any byte of an answer is the answer's.
+ *   2. A control token (special: true in tokenizer.json, or a mark of the template by name) comes only of text that the
+ *      template wrote (or the roles that it wrote between its own marks). What a user or an answer says is text, even
+ *      if it reads like one.
  *   3. The loss of an answer includes the control token that ends its turn, and not the white space behind that, unless
  *      the template's own {% generation %} encloses it: that means here what it means to transformers.
  *   4. What is made is a function of record, template, rules and tokenizer.

@@ -4,7 +4,7 @@
  *   what is asked    "prompt", a text or a list of messages; "messages" or "conversations", lists; "question", or
  *                    "instruction" with perhaps "input", texts of a user; or nothing: what both answers begin with
  *   the answers      "chosen" and "rejected": texts, messages, lists of messages, or lists that are whole
- * conversations, which begin with what is asked
+ *                    conversations, which begin with what is asked
  *
  * "system" goes before all of it. A prompt and answers that are three texts are joined as they are, without a template;
  * two texts alone are dialogues of "\n\nHuman:" and "\n\nAssistant:", of which the last answer is the one. Whatever

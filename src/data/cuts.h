@@ -4,9 +4,9 @@
  *   joined    sample i is tokens [i*seq, i*seq + seq] of the file: all documents one after the other
  *   best_fit, padded (pack.h)
  *             documents are taken `window` at a time, in the file's order; samples of window 0 come first, then those
- * of window 1, ... How many there are in a window depends on the documents' lengths alone, so they are counted once
- * when the source is opened, and a sample is found by a search among the windows and the packing of one: a pure
- * function of (seed, source, epoch, sample), nothing of which is kept.
+ *             of window 1, ... How many there are in a window depends on the documents' lengths alone, so they are
+ *             counted once when the source is opened, and a sample is found by a search among the windows and the
+ *             packing of one: a pure function of (seed, source, epoch, sample), nothing of which is kept.
  *
  * Memory: 8 bytes per window. Cost: opening reads 8 bytes per document and packs all windows (some 50 ns a document); a
  * sample packs one. Includes: base, pack.h, tokenfile.h. Order: Local; threads may share what is open.

@@ -110,8 +110,8 @@ struct dataset_options {
     struct held_out_rule held; /* with a share every source is texts, of which this side is read (held_out.h) */
     const char *cache_dir;     /* where texts are tokenized to */
     const struct remote_options *remote; /* how addresses are read; NULL: as remote_defaults has it */
-    const atomic_int
-        *give_up; /* other than 0: what takes long ends with ERR_SIGNAL, nothing half done is left; NULL: never */
+    /* Other than 0: what takes long ends with ERR_SIGNAL, nothing half done is left; NULL: never. */
+    const atomic_int *give_up;
 };
 
 /* -- create ------------------------------------------------------------------------------------------------- */

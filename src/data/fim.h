@@ -3,8 +3,7 @@
  * some documents of a sample are cut in three at two characters, and the middle is put last, behind special tokens:
  *
  *   PSM   prefix token, prefix, suffix token, suffix, middle token, middle
- *   SPM   prefix token, suffix token, suffix, middle token, prefix, middle   (the paper's variant for both in one
- * model)
+ *   SPM   prefix token, suffix token, suffix, middle token, prefix, middle (the paper's variant for both in one model)
  *
  * It is done to what a sample holds of a document (the paper's context-level way), while the sample is read: each of
  * its three parts is tokenized by itself, and so many tokens are left out at the suffix's end that the document has the

@@ -3,8 +3,8 @@
  *
  *   PREFIX.bin   the tokens of all sequences, one type, little-endian
  *   PREFIX.idx   magic "MMIDIDX\0\0", version (8 bytes), type (1), sequences S (8), entries D of the documents' table
- * (8), then S lengths (4 bytes each), S offsets into .bin (8), D sequence numbers at which documents begin, the last
- * one S (8), and of multimodal files S modes (1)
+ *                (8), then S lengths (4 bytes each), S offsets into .bin (8), D sequence numbers at which documents
+ *                begin, the last one S (8), and of multimodal files S modes (1)
  *
  * A file is believed when all that fits: sizes of both files, offsets one behind the other, documents in order.
  * Import: documents become those of a token file. A document of several sequences is their tokens one after the other.

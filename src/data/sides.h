@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sides.h: pairs of texts, one that an encoder reads and one that its decoder writes: translations, summaries, answers.
  *
- *   input     a b c .                              . the end of text
+ *   input     a b c .                          . the end of text
  *   target    d e .
- *   sample    a b c . . .   s d e . .              encoder: what is behind the end has the position -1, and is not
- * there targets                 d e . - -              decoder: behind the token that starts; nothing is behind the end
+ *   sample    a b c . . .   s d e . .          encoder: what is behind the end has the position -1, and is not there
+ *   targets                 d e . - -          decoder: behind the token that starts; nothing is behind the end
  *
  * A source is read twice, for the member that is read and for the one that is written, each to a token file of its own,
  * document for document; that both documents are of one record is compared by where they came from. A side that does

@@ -5,10 +5,10 @@
  * tokens, each in a file of its own that is begun with its first byte, and are copied behind the tokens at the end: for
  * documents of 500 tokens they are 1 % of the file. A mask begins with the first token that is not trained on. States:
  *
- *   create → append, end of document ... → publish    final name, whole
- *                                     → abandon    nothing left
- *   killed anywhere                                PATH.tmp and PATH.tmp.* are left, and overwritten or removed by the
- *                                                  next attempt
+ *   create → append, end of document ... → publish   final name, whole
+ *                                        → abandon   nothing left
+ *   killed anywhere                                  PATH.tmp and PATH.tmp.* are left, and overwritten or removed by
+ *                                                    the next attempt
  */
 #include <stdio.h>
 #include <string.h>

@@ -11,7 +11,7 @@
  *
  * Invariants
  *   1. The file is only ever appended to; what a kill or a full disk leaves is a beginning of it, and perhaps a piece
- * of a record, which the checksums tell.
+ *      of a record, which the checksums tell.
  *   2. Nothing is believed but records whose checksums, and those of all records before them, are right: of another
  *      tokenizer, other inputs or another version nothing is.
  *   3. A lot is gone on with behind its last record that ends with a stretch. A record of a number that was there

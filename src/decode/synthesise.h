@@ -13,7 +13,8 @@
  *   2. Killed at any moment, the same command goes on, and the folder's parts have the same bytes
  *      (synthesis_parts.h). What is made again is at most the part that was begun.
  *   3. Memory: the generator's, for `batch` samples as long as the longest prompt allows; a frame of lines; the texts
- * of 2 * batch samples. Includes: base, curate, decode/prompts.h, decode/batching.h. Order: Local.
+ *      of 2 * batch samples.
+ * Includes: base, curate, decode/prompts.h, decode/batching.h. Order: Local.
  */
 #ifndef TUTTI_DECODE_SYNTHESISE_H
 #define TUTTI_DECODE_SYNTHESISE_H

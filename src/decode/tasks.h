@@ -3,7 +3,8 @@
  *
  *   {"text": T}                                              how likely T is: perplexity
  *   {"prompt": P, "choices": [C, ...], "answer": i}          which continuation is likeliest: is it the i-th (from 0)?
- *   {"prompt": P, "target": T [, "stop": [S, ...]] [, "max_tokens": N]}   does the model write exactly T after P?
+ *   {"prompt": P, "target": T [, "stop": [S, ...]]
+ *    [, "max_tokens": N]}                                    does the model write exactly T after P?
  *
  * "task": NAME puts a record with others of that name; without it records of a kind are one task.
  * Includes: base, source, token. Order: Local.
@@ -39,7 +40,8 @@ int tasks_next(struct tasks *t, struct task_record *r, struct err *e);
  * prompt's. *from: the first token of the continuation. A continuation that has none of its own then, since its text
  * merges with the prompt's end, is tokenized by itself behind the prompt (*apart), as lm-eval does with models that
  * read prompts apart. Before an empty prompt's continuation stands what the tokenizer puts there, or `start` (-1: then
- * the first token is not scored). fails   ERR_REQUEST: the tokenizer makes nothing of the continuation */
+ * the first token is not scored).
+ *   fails   ERR_REQUEST: the tokenizer makes nothing of the continuation */
 int task_pair(const struct tokenizer *t, const char *prompt, const char *more, int32_t start, struct tokens *ids,
               int64_t *from, bool *apart, struct err *e);
 

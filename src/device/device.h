@@ -13,9 +13,9 @@
  * so does, in a CHECK, who gives host memory to a kernel.
  *
  * Invariants
- *   1. ledger.now[c] = sum of the bytes of live buffers of category c; ledger.peak_total = max over time of the
- *      sum over categories but MEM_HOST, MEM_DISK, MEM_KEPT. The null device and a real one given the same calls have
- * equal ledgers.
+ *   1. ledger.now[c] = sum of the bytes of live buffers of category c; ledger.peak_total = max over time of the sum
+ *      over categories but MEM_HOST, MEM_DISK, MEM_KEPT. The null device and a real one given the same calls have equal
+ *      ledgers.
  *   2. Buffers of the null device have p = NULL: host code never dereferences a buffer, only kernels and
  *      device_copy do.
  * Floors 0-1 only. Order: Local to the owning rank.

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build.h: what engine_new makes on paper: the schedule, the stages this rank holds with their programs, and its
- * itinerary. Private to run/, but for build_plan, which whoever draws a run's schedule calls too, and build_in_order,
- * which the config asks. Floor 6. Order:
- * Same(config) but for what belongs to one rank.
+ * itinerary. Private to engine/, but for build_plan, which whoever draws or checks a schedule calls, too, and
+ * build_in_order, which the config asks. Floor 6. Order: Same(config) but for what belongs to one rank.
  */
 #ifndef TUTTI_ENGINE_BUILD_H
 #define TUTTI_ENGINE_BUILD_H

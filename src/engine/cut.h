@@ -17,10 +17,10 @@ _Static_assert((int)PHASE_F == ACTION_F && (int)PHASE_B == ACTION_B && (int)PHAS
                    (int)PHASE_N == PART_PHASES,
                "phases of programs are those of schedules");
 
-/* No phase writes this parameter of a unit that others are written of: in a temporary it is zeroed, and leaves with the
- * last of them. */
+/* A parameter whose gradient no phase writes, of a unit with others whose gradients are written. In a temporary its
+ * gradient is zeroed, and it leaves with the last phase that writes the unit. */
 struct unwritten {
-    int phase; /* the last that writes the unit */
+    int phase; /* that last one */
     int unit, param;
 };
 struct cut {

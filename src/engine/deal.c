@@ -2,14 +2,12 @@
 /* Three steps over prefix sums of the costs.
  *
  *   1. The least bound T under which all layers can be dealt, by halving: whether a bound will do is seen by filling
- *   stages
- *      from the front as far as T allows, which leaves the least to the last.
+ *      stages from the front as far as T allows, which leaves the least to the last.
  *   2. Under that bound the place where a stage may end is a range [lo, hi]: hi by filling from the front, lo from the
- *   back.
+ *      back.
  *   3. In these ranges the least sum of squares, stage after stage. The best begin of a stage moves only forward with
- *   its
- *      end (squares of sums are convex), so ends are solved by halves: the one in the middle first, then each side with
- *      half of the begins (Galil and Park, "Dynamic programming with convexity, concavity and sparsity", 1992).
+ *      its end (squares of sums are convex), so ends are solved by halves: the one in the middle first, then each side
+ *      with half of the begins (Galil and Park, "Dynamic programming with convexity, concavity and sparsity", 1992).
  *
  * Cost: O(stages x width x log width), where a width is what a range allows; with layers that are alike it is at most
  * the number of stages. Rejected: giving layer after layer to the cheapest stage. It finds the same numbers while all

@@ -51,8 +51,8 @@ struct offload {
     bool params;            /* weights, between their uses (state/fetch.h) */
 };
 
-/* The hosts of groups below, for the few numbers that they tell each other: communicators of their own, apart from the
- * data plane. */
+/* Communicators between the hosts of some of the groups below, for the few numbers that hosts tell each other: apart
+ * from the data plane. */
 struct host_groups {
     struct comm *shard, *replicate, *expert, *tp, *pp; /* NULL: of size 1 */
 };
@@ -65,7 +65,7 @@ struct engine_config {
     int64_t loss_rows;
     struct recompute recompute;
     struct expert_room experts; /* how large the buffer of rows for experts is (parallel/expert.h) */
-    double limit_bytes;         /* that reading a checkpoint stays below, beside what is allocated by then; 0: none */
+    double limit_bytes;         /* that all memory stays below while a checkpoint is read (loading.h); 0: none */
     struct away_rule away;      /* activations wait elsewhere for backward (tape/offload.c) */
     struct offload offload;
     bool training; /* false: forward only, no optimizer state */
@@ -83,8 +83,8 @@ struct engine_config {
     bool no_master;         /* store.h */
     bool reduce_once;       /* sum microbatches here, then ranks, once a step (exchange.h) */
     bool exact_order;       /* exact.h */
-    bool reference;         /* what the weights were is kept beside them (reference.h) */
-    double passes;          /* forward alone over a step's batch, before it, as plans count them */
+    bool reference;         /* the weights that the run began with are kept, too (reference.h) */
+    double passes;          /* of forward alone over its batch, before each step: for counting FLOPs */
     bool by_sequence;       /* a microbatch is a sequence, whose loss is kept apart and whose gradient has a factor */
     struct loss_scale_config scale;
     struct recipe_config precision; /* which products are computed in fewer bits */
@@ -101,16 +101,16 @@ struct engine_config {
     /* A parameter server (site/param_server.h): a worker keeps no optimizer state and reduces nothing itself, a server
      * keeps its shard and runs no model. */
     int n_servers, server; /* 0: none; server: which, -1 a worker */
-    int batches_ahead;     /* for which who trains has room here, besides the one that it holds; 0: none is made */
-    size_t object_bytes;   /* for which who trains has room here, for pieces of objects behind addresses; 0: none */
+    int batches_ahead;     /* room for so many batches that the trainer prepares ahead, beside the one in work */
+    size_t object_bytes;   /* room for pieces of objects that the trainer reads behind addresses; 0: none */
     bool snapshots;        /* room in the host's memory for what this rank writes to a checkpoint (keep/async_save.h) */
     size_t trace_bytes;    /* of the ring that a trace is kept in (engine/trace.h); 0: none is made */
-    struct comm *workers;  /* over which workers add up counts and losses; NULL: each counts its own */
+    struct comm *workers; /* a parameter server's workers add up counts and losses over it; NULL: each counts its own */
 };
 
 /* This rank's part of a batch: n whole sequences of seq tokens each (cp takes its rows of them; n_trained counts all);
- * host memory, borrowed during the call. n is at most
- * n_microbatches * micro; what is missing counts as not trained, so parts of ranks may differ. */
+ * host memory, borrowed during the call. n is at most n_microbatches * micro. Sequences that are missing are not
+ * trained, so ranks may have parts of different size. */
 struct engine_batch {
     union {
         const void *field[BATCH_FIELDS]; /* by the table (model/batch_fields.h); NULL: blank, or not read */
@@ -129,8 +129,8 @@ struct engine_batch {
     int64_t n_padded;  /* places of this part that hold no token of a document; only counted */
 };
 
-/* What was not finite (the loss, then all is); or the trainer left the batch out, and never came here with it; or it
- * had no token that is trained: then there is no loss, and nothing is updated. */
+/* Why a step updated nothing: its gradients were not finite; its loss was not, and so nothing was; the trainer left the
+ * batch out, so that it never came here; or no token of the batch is trained, so that there is no loss. */
 enum engine_skip { SKIP_NONE, SKIP_GRADIENT, SKIP_LOSS, SKIP_BATCH, SKIP_UNTRAINED };
 extern const char *const engine_skips[SKIP_UNTRAINED + 1];
 
@@ -144,13 +144,16 @@ struct engine_report {
     int64_t sequences;            /* of the batch, over all ranks: those that exist */
     int64_t pairs[PAIRS_N];       /* that masks show in them, of each kind that the model has */
     int64_t padded;               /* their places that hold no token of a document, over all ranks */
-    /* With documents that do not see each other and ranks of cp: pairs of attention of the busiest of these over the
-     * mean, of all the step's sequences: as they were shared out, and if it had gone by position. Else 0. */
+    /* With documents that do not see each other, and ranks of cp: pairs of attention of the busiest rank of cp over the
+     * mean of these ranks, in all sequences of the step: as tokens were shared out, and as they would be by position.
+     * Else 0. */
     double busiest, busiest_by_position;
     double grad_norm;            /* before clipping */
     double balance_loss, z_loss; /* of the routers, per trained token; not in loss */
-    double rounds_mean;    /* in which rows came to their experts, of all layers' forwards on all ranks; 0: not in */
-    int rounds_most;       /* rounds (parallel/waves.h) */
+    /* Rounds in which rows came to their experts (parallel/waves.h): the mean over all layers' forwards on all ranks,
+     * and the most; 0: there were no rounds. */
+    double rounds_mean;
+    int rounds_most;
     enum engine_skip skip; /* why the step was left out */
     double loss_scale;     /* of this step; 1 without */
 };
@@ -224,9 +227,9 @@ struct engine {
     struct buffer staging;     /* the host's: the batch as it is in data */
     int64_t sequences, padded; /* of the batch that is fed, over all ranks, as in engine_report; */
     int64_t pairs[PAIRS_N];
-    double *shown;                       /* [n_microbatches][PAIRS_N] here, of those that there are (engine/work.h) */
-    int64_t given;                       /* and its sequences here: of the room for them what is behind is blank */
-    double busiest, busiest_by_position; /* of it, as in engine_report */
+    double *shown;                       /* [n_microbatches][PAIRS_N] the share of pairs that masks show (work.h) */
+    int64_t given;                       /* sequences of that batch on this rank; the room behind them is blank */
+    double busiest, busiest_by_position; /* of that batch, as in engine_report */
     int32_t *marked; /* [sequences][seq] ids of documents with their prefixes marked (layout/document_ids.h); NULL: no
                         prefixes */
     int64_t *order;  /* [sequences][seq] which token stands at each place, of the batch that is fed; NULL: its own */
@@ -234,8 +237,8 @@ struct engine {
     struct buffer objects;       /* the same: pieces of objects behind addresses (remote/remote.h) */
     struct snapshot snapshot;    /* what this rank writes to a checkpoint, */
     struct buffer snapshot_room; /* and the host's memory for it; dev NULL: there is none */
-    struct buffer
-        told; /* the host's: what it must know of a step, stat, balance and norm; one wait brings it (engine/tally.h) */
+    /* The host's: what it must know of a step, stat, balance and norm; one wait brings it (engine/tally.h). */
+    struct buffer told;
     double *load; /* balance of the last step over all ranks, layer after layer (engine/balance.h) */
     void **slot;  /* bindings for the programs */
     int n_slots;
@@ -266,8 +269,8 @@ int64_t engine_seq_here(const struct engine *g);
 int64_t engine_crossing(const struct engine *g);
 
 int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
-/* As far as its paper goes: parameters, schedule, stages and the store, without the programs; it says who holds what,
- * and cannot step. d only counts. Local. */
+/* What engine_new makes on paper: parameters, schedule, stages and the store, but no programs. Such an engine says who
+ * holds what, and cannot step. d is a device that only counts. Local. */
 int engine_new_paper(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
 void engine_free(struct engine *g);
 /* Initial weights from the seed. */
@@ -275,10 +278,11 @@ void engine_init(struct engine *g);
 
 /* Forward and backward of the whole batch; gradients stay in the store. */
 void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r);
-/* engine_gradients, then the update with the given learning rate. The update is left out (r tells) when the loss or
- * the norm is not finite. Without a loss scale it is false then, and the caller decides what that means; with one the
- * step counts as done (r->skip) until the scale falls below its least value: false, and it is as it was in that step. A
- * batch without a trained token is left out, too, and is no failure. */
+/* engine_gradients, then the update with the given learning rate. Where the loss or the norm is not finite there is no
+ * update. Without a loss scale the call then returns false, and the caller decides what that means. With a loss scale
+ * the scale falls, r->skip says why, and the call returns true: the step counts as done. Where the scale would fall
+ * below its least value it stays as it is, and the call returns false. A batch without a trained token is left out
+ * (r->skip), and that is no failure: true. */
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r);
 /* Whether a batch had no token that is trained. Same(all ranks). */
 bool engine_untrained(const struct engine *g, const struct engine_report *r);
@@ -294,7 +298,7 @@ void engine_sequence_nats(struct engine *g, double *nats);
  * data-parallel ranks: nats[(part * room + i) * seq + p] is place p of sequence i of a rank's part, room its most
  * sequences; 0 where nothing is trained. The same bits on all ranks. Collective. */
 void engine_token_nats(struct engine *g, double *nats);
-int64_t engine_n_sequences(const struct engine *g); /* of that list */
+int64_t engine_n_sequences(const struct engine *g); /* how many numbers engine_sequence_nats writes */
 /* With by_sequence: what the next steps multiply the gradient of each sequence's nats by; factor[n_microbatches] of
  * this rank's part, borrowed; NULL: 1 / trained tokens, the mean over tokens. Local. */
 void engine_weigh(struct engine *g, const double *factor);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine/exponents.h: on every so many steps, the numbers that a step works on by their exponents
- * (kernel/exponent_bins.h): what explains loss scaling. Of each product of a layer or the head: what
- * it reads, in the type that it comes in and before it is rounded to fewer bits, once per microbatch; and all gradients
- * of weights, as the optimizer gets them. With a loss scale gradients are times it. Over all ranks; what is whole on
- * several ranks of tp is counted once. It changes no bit of training. Floor 6. Order: as said.
+/* engine/exponents.h: on every so many steps, the numbers that a step works on are counted by their exponents
+ * (kernel/exponent_bins.h): what explains loss scaling. Counted are, of each product of a layer or the head, the
+ * numbers that it reads, in the type that they come in and before they are rounded to fewer bits, once per microbatch;
+ * and all gradients of weights, as the optimizer gets them. With a loss scale gradients are multiplied by it. Over all
+ * ranks; what is whole on several ranks of tp is counted once. It changes no bit of training. Floor 6. Order: as said.
  */
 #ifndef TUTTI_ENGINE_EXPONENTS_H
 #define TUTTI_ENGINE_EXPONENTS_H

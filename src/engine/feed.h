@@ -8,8 +8,9 @@
 #include "engine/engine.h"
 
 size_t feed_bytes(const struct engine *g); /* of the buffer of all microbatches' fields */
-/* Tokens of the part; of sequences that do not exist targets are -1, and nothing else matters. Copied on g->feeding:
- * the batch waits until nobody reads the one before, and what is enqueued on g->stream comes after it. */
+/* Copies the fields of this rank's part to the device, on g->feeding: after the last reader of the batch before, and
+ * before whatever is enqueued on g->stream from now on. Sequences that do not exist get targets of -1; what their other
+ * fields hold does not matter. */
 void feed_batch(struct engine *g, const struct engine_batch *b);
 /* A microbatch is a view of the batch: no copy. */
 void feed_bind(struct engine *g, int microbatch);
@@ -20,9 +21,9 @@ int64_t feed_place(const struct engine *g, int64_t i);
 /* Which of a sequence's tokens that is: the one at this place, unless documents are in another order (document_order.h)
  * since feed_info. */
 int64_t feed_token(const struct engine *g, int64_t sequence, int64_t i);
-/* Before feed_batch, of the same batch: it also puts documents in order. What a step's kernels are told (kernel.h). The
- * loss is divided by the trained tokens of all ranks, *n_trained: one number, known before forward. Collective over all
- * ranks. */
+/* What kernels are told of a step with this batch (kernel.h). Called before feed_batch of the same batch, for it also
+ * puts documents in order. The loss is divided by the trained tokens of all ranks, *n_trained: one number, known before
+ * forward. Collective over all ranks. */
 struct step_info feed_info(struct engine *g, const struct engine_batch *b, int64_t step, bool training,
                            int64_t *n_trained);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* health.h: whether a state is worth publishing. A step can have a finite loss and a finite gradient norm and leave
- * weights that are not: a checkpoint of them would be the newest one, and the good ones before it would go as it stays.
- * Floor 6. Order: Local.
+ * weights that are not finite. A checkpoint of them would be the newest one, and later ones of the kind would push the
+ * good ones out. Floor 6. Order: Local.
  */
 #ifndef TUTTI_ENGINE_HEALTH_H
 #define TUTTI_ENGINE_HEALTH_H

@@ -25,8 +25,7 @@
  *      (inputs of weight gradients) give it back.
  *   2. Between two ranks messages are received in the order they are sent.
  *   3. A slot has one unit at a time. A temporary stays taken after its REDUCE, which still reads it, until the next
- *   unit's gradient of
- *      the same window is complete: the one after that works in another slot meanwhile.
+ *      unit's gradient of the same window is complete: the one after that works in another slot meanwhile.
  *   4. With sends that wait for their receiver, and fewer operations under way than a communicator takes (COMM_RING),
  *      all ranks come to their end at any speed: itinerary_choose_sends gives a number of sending buffers that does.
  * Floor 6. Order: Same(schedule).
@@ -85,9 +84,9 @@ struct itinerary {
     int n_param_slots, n_grad_slots; /* temporary units */
 };
 
-/* rank's itinerary; use[n_use] tells about the stages held here, in ascending order. n_send: buffers for sending. l:
- * the rank's whole list, of parts p; NULL: what s says of the rank, with whole phases, for what depends on messages
- * alone. */
+/* rank's itinerary; use[n_use] tells about the stages held here, in ascending order. n_send: buffers for sending. l is
+ * the rank's whole list of actions, and p the parts in it. Both NULL: the list that s has of the rank, in whole phases,
+ * which is enough for what depends on messages alone. */
 void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, const struct action_list *l,
                     const struct rank_parts *p, const struct stage_use *use, int n_use, int n_send);
 void itinerary_fini(struct itinerary *t);

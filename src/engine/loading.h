@@ -21,8 +21,8 @@
 typedef int loading_read_fn(void *ctx, const struct reading *r, enum dtype as, void *dst, struct err *e);
 /* Bytes of a round on this engine; the same on all ranks of its world. Collective(world). */
 int64_t loading_round(struct engine *g);
-/* rc: of what this rank did before; when it is not OK on one of them, nobody reads and all get its words, as of every
- * failure. plan: by readers_plan; on a worker zeros. */
+/* rc: the result of this rank's work before the call. Where it is not OK on one rank nobody reads, and all ranks get
+ * that one's words, as they do for every failure. plan: by readers_plan; on a worker zeros. */
 int loading_run(struct engine *g, const struct readers *plan, const struct ckpt *c, loading_read_fn *read, void *ctx,
                 int rc, struct err *e);
 

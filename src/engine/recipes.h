@@ -43,9 +43,11 @@ struct recipe_config {
 
 /* What there is to choose for: the matrix products on a tape, in its order. */
 struct product {
-    int node, first, n;   /* its parameters: [first, first + n) of the table */
-    int whole, n_whole;   /* those that make one product with them on one rank: more, where tp has more ranks than there
-                             are key heads; then it has the scales of that one */
+    int node, first, n; /* its parameters: [first, first + n) of the table */
+    /* The parameters that one rank alone would multiply by at once: [whole, whole + n_whole). They are more than these
+     * where tp has more ranks than there are key heads, so that k and v are a product apart from q. They have one scale
+     * in any case. */
+    int whole, n_whole;
     bool layers, experts; /* of a layer, and no router's: it may be quantised; a product of experts */
     enum recipe recipe;
 };

@@ -5,14 +5,14 @@
  *
  * What must be the same, and among whom:
  *
- *   what is here of a parameter and its arrays but gradients  dp_replicate
- *   whole arrays: parameters at zero 0, 1, 2, state at zero 0 dp_shard and cp; of experts the ranks that hold the same
- *   ones
- *   arrays of parameters that are I or R along tp             tp
- *   values per tensor (state/array.h), however it is cut      tp
- *   what several stages hold (tied embeddings, dualpipe)      those stages
- *   parameters                                                workers of a synchronous server; asynchronous ones differ
- *                                                             by design
+ *   what is here of a parameter and its arrays but gradients   dp_replicate
+ *   whole arrays: parameters at zero 0, 1, 2, state at zero 0  dp_shard and cp; of experts the ranks that hold the same
+ *                                                              ones
+ *   arrays of parameters that are I or R along tp              tp
+ *   values per tensor (state/array.h), however it is cut       tp
+ *   what several stages hold (tied embeddings, dualpipe)       those stages
+ *   parameters                                                 workers of a synchronous server; asynchronous ones
+ *                                                              differ by design
  *
  * Biases of routers are parameters like the others. Each rank hashes what it holds by position, and each group compares
  * one number; so it costs one read of the state and a few small messages. Only when they differ do the ranks look

@@ -6,7 +6,7 @@
  *
  * Invariants
  *   1. What decides is the norm over all ranks and the loss over all ranks: every rank leaves out the same steps and
- * has the same scale.
+ *      has the same scale.
  *   2. All three numbers are in the checkpoint: a run that goes on decides as one that was not interrupted.
  * Floor 6. Order: Local.
  */

@@ -8,7 +8,7 @@
  *
  * Invariants
  *   1. Events on the rank's own thread lie inside one another or apart: they are told when they end, by the thread
- *   itself.
+ *      itself.
  *   2. When the ring is full the oldest events go, and the file says how many.
  *   3. The file is a list that is readable wherever it ends: a run that is killed leaves what was collected before.
  *   4. Without a trace a step costs one test per action and per operation of a communicator.

@@ -8,8 +8,8 @@
 
 #include "engine/engine.h"
 
-/* What a sequence costs this rank, without recomputation, and a pair that a mask shows; all ranks' together are those
- * of the model. */
+/* FLOPs of this rank, without recomputation: for a sequence, and for a pair that a mask shows. The sums over all ranks
+ * are the model's. */
 struct work_cost {
     double sequence[2];      /* but for the pairs below; forward alone, and with backward */
     double pair[2][PAIRS_N]; /* of each kind */
@@ -18,8 +18,8 @@ void work_cost_of(const struct engine *g, struct work_cost *c);
 /* FLOPs of engine_step (trains) or engine_evaluate that gave r. */
 double work_flops(const struct work_cost *c, const struct engine_report *r, bool trains);
 
-/* Of this part of a batch: pairs[k] of each kind that its sequences show, and *shown, by microbatch, as shares of all
- * of its sequences' with nothing hidden. */
+/* Counts the pairs that masks show in this part of a batch: pairs[k] of kind k, and in g->shown, by microbatch, which
+ * share they are of the pairs with nothing hidden. */
 void work_count(struct engine *g, const struct engine_batch *b, int64_t pairs[PAIRS_N]);
 
 #endif

@@ -7,7 +7,7 @@
  *   1. A request, head and body, is there `request_s` after its connection was made, or after the last answer on it; an
  *      answer that is whole is taken by a clock, too. Whoever is later is cut off.
  *   2. Who has not shown yet that he may ask holds at most half of the places, and of one address a quarter of them.
- * The oldest of the address that has the most goes first; nobody is cut off so within his first second.
+ *      The oldest of the address that has the most goes first; nobody is cut off so within his first second.
  *   3. There is room for a few connections beyond the places, so that a new one can push an old one out.
  * A thread of its own looks, a few times a second; it cuts by shutting the socket down, which the library's thread
  * sees. Includes: base, libmicrohttpd. Order: Local; any thread.

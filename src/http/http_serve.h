@@ -6,8 +6,8 @@
  *   1. One thread of its own answers all clients; nobody else ever waits for one. A client that is slow, silent or gone
  *      is dropped after timeout_s.
  *   2. At most max_clients at once, and of those who have not shown their token some (http_places.h); a request is
- * there within timeout_s; its lines and headers have 16 KiB; it has no body. What is beyond that gets an error or is
- * cut off.
+ *      there within timeout_s; its lines and headers have 16 KiB; it has no body. What is beyond that gets an error or
+ *      is cut off.
  *   3. With a token every request carries it (Authorization: Bearer, or ?token=), or gets 401; compared in constant
  *      time. Without one only requests that name this host as localhost or a loopback address are answered, so that a
  *      page from elsewhere cannot ask through a person's browser.

@@ -17,11 +17,15 @@ enum gguf_join {
     GGUF_GATE_UP, /* ours has gate where up follows */
     GGUF_EXPERTS, /* ours has a second %d: one tensor for all experts of a layer */
 };
-/* Our parameter and their tensor; the first %d is the layer. */
+/* Our parameter and their tensor; the first %d is the layer. `when`:
+ *   q      with biases of q, k, v
+ *   o      with a bias of attention's output
+ *   n      with norms of q and k
+ *   t      with an output matrix of its own
+ *   d, e   layers without, with experts */
 struct gguf_name {
     const char *ours, *theirs;
-    char when; /* 0: always; q: biases of q, k, v; o: of attention's output; m: of the feed-forward layer; n: norms of q
-                * and k; t: the output matrix is its own; d, e: layers without, with experts */
+    char when;  /* which models have it, as above; 0: all */
     char heads; /* rows are reordered where neighbours turn: q or k */
     enum gguf_join join;
 };

@@ -19,19 +19,26 @@
 
 #include "hub/hf.h"
 
+/* struct hf_name's `when`:
+ *   q, n      with, without a short query
+ *   b         with a bias of choice
+ *   s         with shared experts
+ *   v         with biases of queries, keys and values
+ *   a, o, m   with biases of attention in a decoder, of its output, of the feed-forward layer
+ *   z, y      with biases of a state space's products, of its convolution
+ *   h, H      with norms of each head, of all heads
+ *   G, U      of t5, with gated feed-forward layers, with others
+ *   u, l      of an encoder that tells masked tokens, labels
+ *   w, r      of a decoder that writes, that scores (a reward model)
+ *   S         with sinks
+ *   c, p, P   of a tower with a place for the class, a norm before, a bias of patches */
 struct hf_name {
     const char *ours, *theirs;
     char size[3]; /* ours: [size0] or [size0, size1] */
     bool transposed;
     int part, parts; /* parts 0: not fused */
     bool head;       /* never prefixed; the last of a family is absent when tied */
-    char when;       /* 0: always; q, n: with, without a short query; b: with a bias of choice; s: with shared experts;
-                        v: with biases of queries, keys and values, a: of attention in a decoder, o: of its output, m:
-                        of the feed-forward layer; z, y: of a state space's products, of its convolution; h, H: with
-                        norms of each head, of all heads; G, U: of t5, with gated feed-forward layers,
-                        with others; u, l: of an encoder that tells masked tokens, labels; w, r: of a decoder
-                        that writes, that scores (a reward model); S: with sinks; c, p, P: of a tower with a place for
-                        the class, a norm before, a bias of patches */
+    char when;       /* which models have it, as above; 0: all */
     char before, whole;
     char file[4]; /* theirs where it has other dims in the file; none: the same */
     int stack;    /* > 0: theirs has all experts, one after the other, each transposed; the columns of so many of ours

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* async_save.h: a checkpoint that is written beside the steps.
  *
- *   async_save_begin    all ranks: the state is worth it, the directory is made, each copies what it writes
- * (state/snapshot.h): for so long the steps wait writing         a thread of each rank writes its file, with checksums,
- * and syncs it publishing      when all have: a thread of rank 0 publishes
+ *   async_save_begin   all ranks: the state is worth it, the directory is made, each copies what it writes
+ *                      (state/snapshot.h): for so long the steps wait
+ *   writing            a thread of each rank writes its file, with checksums, and syncs it
+ *   publishing         when all have: a thread of rank 0 publishes
  *
  * From one to the next goes async_save_next, when every rank says that it is not busy: ranks learn that of each other
  * at the end of a step, with what they tell each other there anyway, so no step waits for a disk. What is published is

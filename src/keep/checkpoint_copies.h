@@ -32,9 +32,9 @@ struct copies_config {
 };
 /* Before the run looks for the newest. Where the newest copy was published later than everything below root, or is
  * whole where the same is damaged here, it is below root afterwards; where that copy is damaged, the next one. A place
- * that cannot be read wholly is a warning where what is below root is known and whole. fails   ERR_REQUEST: another
- * run's copies; ERR_IO, ERR_CORRUPT: it cannot be known what is there, or none of it can be used, and nothing here is
- * known to be the newest */
+ * that cannot be read wholly is a warning where what is below root is known and whole.
+ *   fails   ERR_REQUEST: another run's copies; ERR_IO, ERR_CORRUPT: it cannot be known what is there, or none of it can
+ *           be used, and nothing here is known to be the newest */
 int copies_fetch(const struct copies_config *c, struct copies_found *found, struct err *e);
 /* Begins the thread, which copies the newest of root if it is not there. The run has a name now.
  *   fails   ERR_REQUEST: another run's copies are there, or what was published later than anything of this run, so this

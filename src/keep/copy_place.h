@@ -6,7 +6,7 @@
  *
  * Invariants
  *   1. What could not be looked at is not "none": copy_held says so, and nothing is written, removed or begun beside
- * it.
+ *      it.
  *   2. Nothing of another run is fetched, written over or removed. Every byte of a copy was read before it has a name.
  *   3. A copy that cannot be read is never written over or removed: it keeps its name, or is moved aside.
  * Floor 8. Order: Local; one thread at a time.
@@ -76,10 +76,10 @@ struct copy_put {
     int n_passed;
 };
 /* Every byte is compared with its checksum before it leaves; files that the place's newest has, too, are copied or
- * linked there when they were read there and are the same. The first time, what a
- * process of this run that was killed had begun there and not ended is given up. *made: it was written; false: it was
- * there. fails   ERR_IO, ERR_SIGNAL; what copy_place_look says of an unknown place; ERR_REQUEST: another run's, or
- * another process's by now */
+ * linked there when they were read there and are the same. The first time, what a process of this run that was killed
+ * had begun there and not ended is given up. *made: it was written; false: it was there.
+ *   fails   ERR_IO, ERR_SIGNAL; what copy_place_look says of an unknown place; ERR_REQUEST: another run's, or another
+ *           process's by now */
 int copy_place_put(struct copy_place *p, const struct copy_put *put, bool *made, struct err *e);
 
 /* -- taking one back --------------------------------------------------------------------------------------------- */

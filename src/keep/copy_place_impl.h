@@ -15,9 +15,11 @@ char *copy_name(const struct copy_place *p, int64_t step, const char *name);
 int64_t copy_step_in(const struct copy_place *p, const char *url, const char **name);
 /* Bytes of an object that the list has; -1: it has none of that name. */
 int64_t copy_bytes(const struct copy_place *p, const struct remote_list *l, int64_t step, const char *name);
-/* Whose it is, into h->owner; of a store h->objects are known. fails   ERR_IO, ERR_CORRUPT: that is unknown */
+/* Whose it is, into h->owner; of a store h->objects are known.
+ *   fails   ERR_IO, ERR_CORRUPT: that is unknown */
 int copy_read_owner(struct copy_place *p, struct copy_held *h, struct err *e);
-/* The manifest of a copy there. fails   ERR_IO: it could not be read; ERR_CORRUPT, ERR_REQUEST as manifest_parse */
+/* The manifest of a copy there.
+ *   fails   ERR_IO: it could not be read; ERR_CORRUPT, ERR_REQUEST as manifest_parse */
 int copy_manifest(struct copy_place *p, int64_t step, struct manifest *m, struct err *e);
 
 /* ---- copy_take.c ---- */

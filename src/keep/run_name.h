@@ -3,8 +3,8 @@
  * the manifest of every checkpoint that it writes. By it a run knows its own, wherever they lie: nothing of another
  * name is fetched, counted or removed.
  *
- *   begins afresh, or from a checkpoint elsewhere   a new name
- *   goes on from its own, lost its disk and fetched a copy   the name stays
+ *   begins afresh, or from a checkpoint elsewhere                a new name
+ *   goes on from its own, lost its disk and fetched a copy       the name stays
  *   goes on from what an older tutti wrote, which names no run   a new name, once
  *
  * Floor 8. Order: Local, rank 0.

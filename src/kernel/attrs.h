@@ -101,19 +101,21 @@ struct axis_ranks {
 };
 
 /* ---- the vocabulary ----
- *   EMBED      ids_T i32, w_VD                                     y_TD
- *   XENT       logits_TV, target_T i32 [, stats_{N*T,3} f32]       stat_2 f64 += {sum of nats, trained tokens [,
- * right]} XENT_PART  logits_TV, target_T i32                             stats_T3 f32 (max, sum of exp(x - max),
- * target's logit) EMBED: with part of the table other ids give zero rows and no gradient. XENT adds into stat: the
- * caller zeroes it (once a step, or once a microbatch). Its backward writes dlogits = (softmax(logits) -
- * onehot(target)) * step->loss_scale, zeros where target is -1 (not trained); the loss is the root, so dout[0] is not
- * read, and stat is not needed. With stats, logits are some columns of the vocabulary on each of N ranks, and stats are
- * all ranks' XENT_PART, rank after rank: combined in rank order, so that every rank finds the same bits. right, without
- * stats: stat_3, the third is += trained tokens whose target has the largest logit, of equal ones the first. each,
- * without right: stat_{2+each}, behind the two each token's own nats, this call's from the at-th on (0: not trained),
- * and the last input is factor_T f32, by which each row of dlogits is multiplied. plain, by itself: no softmax; a
- * token's "nats" are -its target's column, what a model says of a text, less its sign, and dlogits = -onehot(target) *
- * step->loss_scale. */
+ *   EMBED      ids_T i32, w_VD                                  y_TD
+ *   XENT       logits_TV, target_T i32 [, stats_{N*T,3} f32]    stat_2 f64 += {sum of nats, trained tokens [, right]}
+ *   XENT_PART  logits_TV, target_T i32                          stats_T3 f32 (max, sum of exp(x - max), target's logit)
+ * EMBED: with part of the table other ids give zero rows and no gradient.
+ * XENT adds into stat: the caller zeroes it (once a step, or once a microbatch). Its backward writes dlogits =
+ *   (softmax(logits) - onehot(target)) * step->loss_scale, zeros where target is -1 (not trained); the loss is the
+ *   root, so dout[0] is not read, and stat is not needed.
+ *   With stats, logits are some columns of the vocabulary on each of N ranks, and stats are all ranks' XENT_PART, rank
+ *     after rank: combined in rank order, so that every rank finds the same bits.
+ *   right, without stats: stat_3, the third is += trained tokens whose target has the largest logit, of equal ones the
+ *     first.
+ *   each, without right: stat_{2+each}, behind the two each token's own nats, this call's from the at-th on (0: not
+ *     trained), and the last input is factor_T f32, by which each row of dlogits is multiplied.
+ *   plain, by itself: no softmax; a token's "nats" are -its target's column, what a model says of a text, less its
+ *     sign, and dlogits = -onehot(target) * step->loss_scale. */
 struct vocab_attrs {
     int64_t first, whole; /* the part's first id, and all ids; whole 0: the part is all */
     float scale;          /* EMBED: rows are multiplied by it; 0: they are not */
@@ -128,12 +130,12 @@ struct vocab_attrs {
  *   LINEAR     x_TK, w_NK [, bias_N]                               y_TN = x w^T + bias
  *   GROUPED    x_UK, w_(E*N),K, rows_E                             y_UN: expert e's rows times its N rows of w
  * GROUPED: rows beyond the sum of rows_E are zero, forward and backward. In rounds rows_E is DISPATCH's [2+n,E]: rows
- * in this round, and in all of them, by which a product is done as if it had all at once. */
+ *   in this round, and in all of them, by which a product is done as if it had all at once. */
 struct linear_attrs {
     bool bias_off; /* a part of a sum over ranks: only one of them adds the bias; the tape leaves it out of the forward
                       call elsewhere */
     bool gram; /* both operands are one matrix, nothing is added: the result is its own transpose, of which half need be
-                      computed */
+                  computed */
     bool same_rows; /* a row of y has the same bits whatever rows are beside it, one or many */
 };
 struct grouped_attrs {
@@ -220,26 +222,28 @@ struct rotary_attrs {
 };
 
 /* ---- attention ----
- *   ATTENTION         q_T,HA  k_T,GA  v_T,GA [, doc_T i32 [, sink_H]]   o_T,HA, lse_TH f32
- *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, runs_SX i32, cache_k_C,GA, cache_v_C,GA [, sink_H]   o_T,HA   (no
- * backward)
- *   ATTENTION_PART    q  k  v [, doc_W i32 [, sink_H [, token_W i32]]]   o f32, lse f32 (attention_heads.h: token_W)
- *   CONTEXT           as ATTENTION_PART                            o, lse: over all ranks' keys (parallel/context.h),
- * S0 on cp ATTENTION: T = batch * seq, row t = b * S + s; query head h reads key head h / (H/G); lse is in nats.
+ *   ATTENTION         q_T,HA  k_T,GA  v_T,GA [, doc_T i32 [, sink_H]]     o_T,HA, lse_TH f32
+ *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, runs_SX i32, cache_k_C,GA,
+ *                     cache_v_C,GA [, sink_H]                             o_T,HA   (no backward)
+ *   ATTENTION_PART    q  k  v [, doc_W i32 [, sink_H [, token_W i32]]]    o f32, lse f32 (attention_heads.h: token_W)
+ *   CONTEXT           as ATTENTION_PART                                   o, lse: over all ranks' keys
+ *                                                                         (parallel/context.h), S0 on cp
+ * ATTENTION: T = batch * seq, row t = b * S + s; query head h reads key head h / (H/G); lse is in nats.
  * ATTENTION_CACHED: new tokens of several sequences against what is cached of each; runs says whose rows are whose and
- *   where their pages lie (kernel/cache_runs.h). k and v go to the caches' rows first; causal, but for runs
- *   whose rows see each other (a prompt that is a prefix).
+ *   where their pages lie (kernel/cache_runs.h). k and v go to the caches' rows first; causal, but for runs whose rows
+ *   see each other (a prompt that is a prefix).
  * ATTENTION_PART: some rows of every sequence against some others. seq is the whole sequence, doc_W has batch * seq ids
- *   as they stand in it. o and lse are those of the keys in the call; with `more` they hold the result of other
- *   keys already and become the result of both; a query that has seen nothing has o = 0, lse = -inf. Backward (not on
- *   tapes) takes the final o (q's dtype) and lse of all keys and gives these keys' share of din, which are f32 and may
- *   be accumulated.
+ *   as they stand in it. o and lse are those of the keys in the call; with `more` they hold the result of other keys
+ *   already and become the result of both; a query that has seen nothing has o = 0, lse = -inf. Backward (not on tapes)
+ *   takes the final o (q's dtype) and lse of all keys and gives these keys' share of din, which are f32 and may be
+ *   accumulated.
  * doc: ids of documents, which do not see each other; with `prefix` marked ones (layout/document_ids.h), which are
- * there. sink_H: a score per head that is in every softmax of the head and has no value, so that the probabilities of
- * keys sum to less than 1 (gpt-oss; Xiao et al. 2023). lse counts it. Where a sink is there the documents may be
- * absent. Its gradient, f32, is made with those of q, k and v (op_row.weight_by_in): dsink_h = - sum over queries of
- *   exp(sink_h - lse) do . o. Of the calls of ATTENTION_PART that make one result a single one has the sink, forward
- *   the first (more is false), so that it is in the softmax once. */
+ *   there.
+ * sink_H: a score per head that is in every softmax of the head and has no value, so that the probabilities of keys sum
+ *   to less than 1 (gpt-oss; Xiao et al. 2023). lse counts it. Where a sink is there the documents may be absent. Its
+ *   gradient, f32, is made with those of q, k and v (op_row.weight_by_in): dsink_h = - sum over queries of exp(sink_h -
+ *   lse) do . o. Of the calls of ATTENTION_PART that make one result a single one has the sink, forward the first (more
+ *   is false), so that it is in the softmax once. */
 enum { ATTENTION_DOC = 3, ATTENTION_SINK = 4, CACHED_SINK = 6 };
 static inline int attention_inputs(int doc, int sink) /* tape's numbers of tensors, negative: none */
 {
@@ -247,9 +251,9 @@ static inline int attention_inputs(int doc, int sink) /* tape's numbers of tenso
 }
 struct attention_attrs {
     int heads, kv_heads, head_dim;
-    int head_first, kv_first, group, heads_all; /* some of the model's heads (attention_heads.h): the first of each
-                                                   kind, query heads per key head, query heads of the model; group 0:
-                                                   all */
+    /* Some of the model's heads (attention_heads.h): the first of each kind, query heads per key head, query heads of
+     * the model; group 0: all. */
+    int head_first, kv_first, group, heads_all;
     int64_t batch, seq;
     float scale; /* on q.k */
     float cap;   /* > 0: scores s become cap tanh(s / cap), before the mask (Gemma 2) */
@@ -257,8 +261,8 @@ struct attention_attrs {
     bool prefix;    /* causal, and keys of a document's prefix are seen by all of it: ids are marked */
     int64_t window; /* 0 off; else query i sees keys in (i - window, i] */
     struct dropout_attrs dropout;
-    bool same_rows; /* ATTENTION_CACHED: a row of o has the bits that ATTENTION gives it among the rows of its sequence
-                     */
+    bool same_rows; /* ATTENTION_CACHED: a row of o has the bits that ATTENTION gives it among the rows of its
+                       sequence */
 };
 struct attention_part_attrs { /* q and k have the rows of some of `parts` (layout/sequence.h), one after the other */
     struct attention_attrs attention;
@@ -379,18 +383,19 @@ struct adapted_attrs {
  * TIMES: step = clamp(softplus(dt + bias), lo, hi), log decay = -exp(decay) step, of each head.
  *
  * SCAN: the state of a head, A x N, is h_t = exp(log decay) h_(t-1) + step x_t b_t^T, and y_t = h_t c_t + skip x_t;
- * head h reads b and c of group h / (H/G). It is 0 at first, or h where that is given, and 0 again at each document's
- * first token. Sums over tokens, and the state, are f32. Backward makes the states again, chunk by chunk.
+ *   head h reads b and c of group h / (H/G). It is 0 at first, or h where that is given, and 0 again at each document's
+ *   first token. Sums over tokens, and the state, are f32. Backward makes the states again, chunk by chunk.
  *
  * Rows are those of one part of every sequence (layout/sequence.h), in pieces (kernel/pieces.h): of one part there is
- *   one piece of each sequence, of more parts two, the head and the tail. R counts them, sequence by sequence; CONV's
- *   halo is the K - 1 rows before each. doc_W: document ids of all tokens of the microbatch, in order.
+ * one piece of each sequence, of more parts two, the head and the tail. R counts them, sequence by sequence; CONV's
+ * halo is the K - 1 rows before each. doc_W: document ids of all tokens of the microbatch, in order.
  *
  * SCAN_END: the state behind each piece's last token if it was 0 before the first; then, of each head, what a state
  *   before the piece would be multiplied by, 0 where a document begins in between.
  *
- * TAILS: the last K - 1 rows of each piece, zeros before them where it is shorter. HALO: of all parts' tails, part
- * after part, the rows before each piece of this one; zeros before the sequence's beginning.
+ * TAILS: the last K - 1 rows of each piece, zeros before them where it is shorter.
+ * HALO: of all parts' tails, part after part, the rows before each piece of this one; zeros before the sequence's
+ *   beginning.
  *
  * CARRY: of all parts' ends, part after part, the state before each piece of this one: with e_p, d_p of piece p of a
  *   sequence, h_(p+1) = d_p h_p + e_p, in the sequence's order.
@@ -398,8 +403,8 @@ struct adapted_attrs {
  * GATED_NORM: `heads` groups of columns are normalised each by itself; w is of all of them. Without w o is g.
  *
  * CONV_CACHED, SCAN_CACHED: new tokens of several sequences after what each of them has had (kernel/cache_runs.h),
- * which is a row of the cache: the last K - 1 rows of x, and the state. They are written. A sequence that had nothing
- * begins from zeros, whatever is there. */
+ *   which is a row of the cache: the last K - 1 rows of x, and the state. They are written. A sequence that had nothing
+ *   begins from zeros, whatever is there. */
 struct sequence_rows {
     int64_t batch, seq;
     int parts, part; /* rows here are of part `part` of `parts`, of every sequence */
@@ -516,7 +521,7 @@ struct rows_attrs { /* GATHER, SCATTER, SPREAD, COLLECT */
     int64_t whole;      /* the rows of all ranks together, cut by region_split; */
     int64_t batch, seq; /* seq > 0: those of `batch` sequences of `seq`, shared out as layout/sequence.h does */
     int pieces, piece;  /* GATHER, SCATTER: only piece `piece` of each rank's rows (region_window); pieces 0: all. The
-                          side that has all ranks' rows is given whole. */
+                           side that has all ranks' rows is given whole. */
 };
 struct dispatch_attrs { /* DISPATCH, COMBINE */
     struct axis_ranks over;
@@ -564,8 +569,8 @@ struct context_attrs {
  * LINEAR_SCALED: x, w and dout are QUANTISE's q, in each direction as that direction wants them; sx, sw, sdy are their
  *   descales: absent (1), one number, or one per block (`x`, `w`, `dy` say of which size). Forward uses sx and sw,
  *   backward input sdy and sw, backward weight sdy and sx. Sums are of f32, times the descale(s), on top of acc or
- * bias. Gradients are those of what was quantised. That of the bias is not this row's: LINEAR makes it (din[1] absent)
- * from the dout that was not quantised. */
+ *   bias. Gradients are those of what was quantised. That of the bias is not this row's: LINEAR makes it (din[1]
+ *   absent) from the dout that was not quantised. */
 enum scaling { SCALING_TENSOR, SCALING_BLOCK, SCALING_MX, SCALING_NV, SCALING_N };
 /* Sixteen neighbours at a time, in one column (ALONG_ROWS: down the rows) or one row (ALONG_COLS), are multiplied by
  * the orthonormal Hadamard matrix times signs: bits of word 0 of `stream`. Products along that dim stay the same when

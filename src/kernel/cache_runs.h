@@ -5,9 +5,9 @@
  * A row is a run: `n` new tokens of one sequence, rows [first, first + n) of q, k and v, after `past` tokens that are
  * in the cache. Place i of the sequence is row page[i / size] * size + i % size of both caches, where `size` is the
  * places of a page, the same in every row. What a sequence has beside keys and values, its states, is row `state` of
- * their caches. So a sequence grows by pages, and sequences may read the same ones. Runs
- * stand in the order of their rows and do not overlap; n is 0 for those that are not in use; rows of no run (there to
- * fill up a call) put out zeros and store nothing. Includes: kernel.h. Order: Local.
+ * their caches. So a sequence grows by pages, and sequences may read the same ones. Runs stand in the order of their
+ * rows and do not overlap; n is 0 for those that are not in use; rows of no run (there to fill up a call) put out zeros
+ * and store nothing. Includes: kernel.h. Order: Local.
  */
 #ifndef TUTTI_KERNEL_CACHE_RUNS_H
 #define TUTTI_KERNEL_CACHE_RUNS_H

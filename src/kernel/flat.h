@@ -5,9 +5,8 @@
  *   1. A sum of squares is formed per block of FLAT_BLOCK elements in FLAT_LANES interleaved fp64 lanes (element i
  *      of the block adds into lane i % FLAT_LANES), folded by flat_fold; block sums are added in order.
  *   2. Exact squares: the square of a float is an integer below 2^48 times a power of 4, so squares are added up per
- *   power of
- *      two of the float, in integers, and no partition of the elements changes the result. Word 2e holds the low 32
- *      bits (and what carried out of them), word 2e + 1 the rest, of the sum over floats with exponent bits e.
+ *      power of two of the float, in integers, and no partition of the elements changes the result. Word 2e holds the
+ *      low 32 bits (and what carried out of them), word 2e + 1 the rest, of the sum over floats with exponent bits e.
  *   3. Every family computes AdamW from these factors with the fused operations that ref/flat.c spells out, so all
  *      families agree to the bit.
  * Includes: kernel.h. Order: Local.

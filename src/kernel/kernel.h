@@ -41,8 +41,8 @@ struct step_info {
     uint64_t first_token; /* global index, in this step, of the microbatch's first token: dropout's index base */
     bool training;        /* false: dropout is the identity */
     float loss_scale;     /* XENT: d(loss)/d(sum of nats): 1 / global count of trained tokens, times fp16 scale */
-    int64_t blank;        /* of the microbatch so many sequences, its last, do not exist: their rows are there and mean
-                             nothing, so nothing that is counted, compared or given room may look at them */
+    int64_t blank;        /* so many sequences at the microbatch's end do not exist: their rows are there and mean
+                             nothing, so whatever counts, compares or makes room must not look at them */
 };
 
 /* A window on memory for one call. p == NULL: absent, or the null device. Absent for good: all zero (nd == 0). */
@@ -227,7 +227,8 @@ struct kernel_table {
 int kernel_table_of(struct kernel_table *t, const struct device *d, const char *name, int n_threads, struct err *e);
 /* The same of a cpu, for who has no device: "auto" is the best for this one (cpuid.h). */
 int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e);
-/* Puts in front how products of 16 and 8 bits are added up ("fp32": nothing; ref/accumulate.h has the others). */
+/* Puts a family in front of the chain that adds up products of 16 and 8 bits as `way` says (ref/accumulate.h); "fp32":
+ * none. */
 int kernel_table_accumulate(struct kernel_table *t, const char *way, struct err *e);
 /* The way of this family that takes the call, NULL: it has none. */
 const struct kernel_slot *kernel_way(const struct kernel_family *f, const struct kernel_call *c);
@@ -237,8 +238,8 @@ const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct
 /* The libraries of its families: "oneDNN 3.1.1", or "" where all is tutti's own. */
 void kernel_libraries(const struct kernel_table *t, char out[32]);
 size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c);
-/* At once, by c->stream's threads, on memory that the caller can touch: what stands behind kernel_enqueue, and for host
- * memory. */
+/* Runs a call at once, by c->stream's threads, on memory that the caller can touch. kernel_enqueue comes to this;
+ * callers with host memory may call it. */
 void kernel_run(const struct kernel_table *t, const struct kernel_call *c);
 
 /* ---- on a stream (entry.c): the door to a device's bytes ---- */

@@ -4,8 +4,8 @@
  *
  *   8 bits   the dynamic map (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", section 1.3): seven
  *            decades below 1, each with twice the values of the one below, evenly spaced, and 0 and 1. First moments
- * have a sign and 1 to 64 values in a decade, second ones none and 2 to 128. fp8      E4M3 for first moments, fp16 for
- * second ones (Peng et al. 2023, FP8-LM)
+ *            have a sign and 1 to 64 values in a decade, second ones none and 2 to 128.
+ *   fp8      E4M3 for first moments, fp16 for second ones (Peng et al. 2023, FP8-LM)
  *
  * Codes of the map are in the order of an exponent and a fraction, not in that of the values: k = n + j is the j-th of
  * n values of a decade, n a power of two; 0 is 0. With a sign in bit 7, and 0x80 is 1; without one, 1 is 1.

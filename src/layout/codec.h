@@ -18,7 +18,7 @@
  *
  * Invariants
  *   1. What has been through a codec goes through it again unchanged: with a scale that is a power of two every code of
- * a block has a code at the block's next smaller scale, too.
+ *      a block has a code at the block's next smaller scale, too.
  *   2. A block with a number that is not finite becomes NaN as a whole, but for bf16, where each stays what it is. None
  *      is lost.
  *   3. Finite numbers stay finite, but for those that round to 2^128, which fp32 does not have: they become Inf.

@@ -8,8 +8,7 @@
  *
  * So one bit of each token says all; nothing is asked about where the prefix ends, and its tokens may stand anywhere in
  * the sequence (document_order.h). The ids that attention gets then are marked: twice the document's, and one more in
- * its prefix. Raffel et al. 2020
- * ("Exploring the Limits of Transfer Learning"), section 3.2.1. Floor 1. Order: Local.
+ * its prefix. Raffel et al. 2020 ("Exploring the Limits of Transfer Learning"), section 3.2.1. Floor 1. Order: Local.
  */
 #ifndef TUTTI_LAYOUT_DOCUMENT_IDS_H
 #define TUTTI_LAYOUT_DOCUMENT_IDS_H

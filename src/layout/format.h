@@ -4,9 +4,9 @@
  *
  * Invariants
  *   1. A conversion rounds once, from the number that it is given: to the nearest value, of two equally near ones to
- * the one with the even code; values below the smallest normal one are as far apart as there (subnormals).
+ *      the one with the even code; values below the smallest normal one are as far apart as there (subnormals).
  *   2. What rounds to more than max: saturated it is max; else Inf, or NaN where a format has no Inf, or max where it
- * has neither. Infinity goes the same way.
+ *      has neither. Infinity goes the same way.
  *   3. NaN stays NaN, quiet, with its sign and the first bits of its payload (IEEE); where there is one NaN it is that;
  *      where there is none it becomes +max, and whoever scales blocks makes the scale NaN.
  *   4. E8M0 rounds to the nearest power of two; zero and what is smaller becomes 2^-127, a negative number NaN.

@@ -16,9 +16,8 @@
  *   2. Any remainder is legal (region_split), empty pieces too.
  *   3. The axes multiply to the number of ranks: each rank has one coordinate on each.
  *   4. pp may be restricted to some of its coordinates (a stage's parameters; tied embeddings on two), and an axis of
- *   copies to
- *      one (the ranks that have an expert). Ranks at other coordinates hold nothing, and S over pp counts the named
- *      ones only.
+ *      copies to one (the ranks that have an expert). Ranks at other coordinates hold nothing, and S over pp counts the
+ *      named ones only.
  *   5. A cut may keep neighbours together (`unit` indices: the rows of a head); what it cuts is whole units.
  *
  * Values, not pointers: pass and return by value or by const pointer, compare with layout_equal.

@@ -5,7 +5,7 @@
  *
  * Invariants
  *   1. A field of struct model_config (but family, adapter, by_token, scores, pads, by_length) is a row of numbers.def,
- * and its config key is its path: model.moe.top_k.
+ *      and its config key is its path: model.moe.top_k.
  *   2. 0 (false, the first word) means that the model has none of it where the row's need is not met.
  *   3. A file of Hugging Face names a number by at most one key per family.
  * Floor 1: base, layout. Order: Local.

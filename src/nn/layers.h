@@ -156,7 +156,7 @@ tid mamba_record(struct layer_ctx *x, tid h_TD, int layer);
 void mlp_declare(struct declare_ctx *x, int layer, const char *name, int64_t ffn, bool bias, double std,
                  double std_out);
 tid mlp_record(struct layer_ctx *x, tid h_TD, int layer, const char *name, bool bias);
-/* Its halves, for who has something to do between them. */
+/* The two halves of mlp_record: gate and up, then down. moe.c records its experts between them. */
 tid mlp_up(struct layer_ctx *x, tid h_TD, int layer, const char *name, bool bias);
 tid mlp_down(struct layer_ctx *x, tid a_TF, int layer, const char *name, bool bias);
 tid gate_act(struct layer_ctx *x, tid z_T2F, const char *prefix); /* prefix: of the activation's name */

@@ -6,7 +6,7 @@
  *
  *   norm_place before   x += f(norm(x))                        Llama, Mistral, Qwen, Phi-3
  *              after    x += norm(f(x))                        OLMo 2
- *              both     x += norm(f(norm(x))), of two norms      Gemma 2 and 3
+ *              both     x += norm(f(norm(x))), of two norms    Gemma 2 and 3
  *
  * Initial values: normal, 0.02; matrices that write to the residual stream are scaled by 1/sqrt(2 layers) (Radford et
  * al. 2019). */

@@ -7,26 +7,26 @@
  *                   last
  *
  * Names of parameters (also in checkpoints):
- *   embed.token [V,D]  embed.position [P,D] (gpt2)
- *   layers.N.norm1.weight (.bias), norm1_after.weight (of what comes out)   layers.N.attn.{q,k}_norm.weight
- *   layers.N.attn.{q,k,v}.weight (.bias)   layers.N.attn.o.weight (.bias)
- *   layers.N.norm2.weight (.bias), norm2_after.weight   layers.N.mlp.{gate,up}.weight (.bias)  layers.N.mlp.down.weight
- * (.bias) layers.N.mtp.{ahead_norm,stream_norm,join,norm}.weight (of a module behind the layers, beside its block)
- *   layers.N.moe.router.weight [E,D] (.bias [E]: shifts the choice only)
- * layers.N.moe.experts.E.{gate,up,down}.weight layers.N.moe.shared.{gate,up,down}.weight
+ *   embed.token [V,D], embed.position [P,D] (gpt2)
+ *   layers.N.norm1.weight (.bias), norm1_after.weight (of what comes out)
+ *   layers.N.attn.{q,k,v}.weight (.bias), attn.{q,k}_norm.weight, attn.o.weight (.bias)
  *   layers.N.attn.{q_a,q_a_norm,q_b | q, kv_a, kv_a_norm, k_rope, kv_b}.weight (latent attention)
- *   norm.weight (.bias)  head.weight [V,D] (absent when tied), or of a reward model score.weight [1,D]
- *   mamba2: layers.N.norm1.weight, layers.N.ssm.{z,x,b,c,dt}.weight (.bias), ssm.conv_{x,b,c}.weight [channels,K]
- *   (.bias), ssm.{decay,step,skip} [heads], ssm.norm.weight, ssm.out.weight (.bias)
- *   nemotron_h: layers.N.norm1.weight, and by what the layer is ssm.* as mamba2, attn.* without biases, or
- *   mlp.{up,down}.weight
- *   vit: embed.patch.weight [D, C P P], embed.class [D], embed.patch.bias [D], embed.position [places,D],
- *   head.weight [classes,D] (.bias)
- *   t5: encoder.N.* as layers.N.*, which are the decoder's; layers.N.norm_cross.weight,
- * layers.N.cross.{q,k,v,o}.weight; embed.{encoder,decoder}_bias [buckets, heads], encoder_norm.weight
- *
- *   bert: embed.segment [types,D], embed.norm.weight (.bias), head.transform.weight [D,D] (.bias), then
- *   head.norm.weight (.bias) and head.bias [V], or head.weight [classes,D] (.bias)
+ *   layers.N.norm2.weight (.bias), norm2_after.weight
+ *   layers.N.mlp.{gate,up}.weight (.bias), mlp.down.weight (.bias)
+ *   layers.N.moe.router.weight [E,D] (.bias [E]: shifts the choice only)
+ *   layers.N.moe.experts.E.{gate,up,down}.weight, moe.shared.{gate,up,down}.weight
+ *   layers.N.mtp.{ahead_norm,stream_norm,join,norm}.weight (of a module behind the layers, beside its block)
+ *   norm.weight (.bias), head.weight [V,D] (absent when tied), or of a reward model score.weight [1,D]
+ *   mamba2:      layers.N.norm1.weight, layers.N.ssm.{z,x,b,c,dt}.weight (.bias), ssm.conv_{x,b,c}.weight [channels,K]
+ *                (.bias), ssm.{decay,step,skip} [heads], ssm.norm.weight, ssm.out.weight (.bias)
+ *   nemotron_h:  layers.N.norm1.weight, and by what the layer is ssm.* as mamba2, attn.* without biases, or
+ *                mlp.{up,down}.weight
+ *   vit:         embed.patch.weight [D, C P P], embed.class [D], embed.patch.bias [D], embed.position [places,D],
+ *                head.weight [classes,D] (.bias)
+ *   t5:          encoder.N.* as layers.N.*, which are the decoder's; layers.N.norm_cross.weight,
+ *                layers.N.cross.{q,k,v,o}.weight; embed.{encoder,decoder}_bias [buckets, heads], encoder_norm.weight
+ *   bert:        embed.segment [types,D], embed.norm.weight (.bias), head.transform.weight [D,D] (.bias), then
+ *                head.norm.weight (.bias) and head.bias [V], or head.weight [classes,D] (.bias)
  * Floors 0-4 (model, tape, parallel, state). Order: Same(mesh).
  */
 #ifndef TUTTI_NN_MODEL_H
@@ -115,8 +115,8 @@ struct model_stage {
 struct model_shape {
     enum model_mode mode;
     enum dtype dtype; /* of activations and compute parameters */
-    int64_t batch,
-        seq; /* of the microbatch, whole sequences (cp takes its rows of each); decoding: batch 1, seq new tokens */
+    /* Of the microbatch, whole sequences (cp takes its rows of each); decoding: batch 1, seq new tokens. */
+    int64_t batch, seq;
     int64_t cache_rows; /* decoding: room for this many positions */
     int64_t loss_rows;  /* tokens per chunk of the head and loss; 0: all at once */
     bool reordered;     /* tokens of documents stand in another order (layout/document_order.h) */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* adafactor.h: one step of Adafactor (Shazeer & Stern 2018, Algorithms 4 and 5, without momentum).
  *
- *   beta = 1 - t^-0.8                                             t from 1
- *   r_i <- beta r_i + (1 - beta) (mean over columns of g^2 + 1e-30)      a value per row, c_j one per column
- *   u_ij = g_ij / root(r_i c_j / mean(r))                        vectors: u = g / root(v), v kept whole
+ *   beta = 1 - t^-0.8                                                 t from 1
+ *   r_i <- beta r_i + (1 - beta) (mean over columns of g^2 + 1e-30)   a value per row, c_j one per column
+ *   u_ij = g_ij / root(r_i c_j / mean(r))                             vectors: u = g / root(v), v kept whole
  *   u <- u / max(1, rms(u) / clip)
- *   w -= lr (u + weight_decay w)                                 relative: lr max(1e-3, rms(w))
+ *   w -= lr (u + weight_decay w)                                      relative: lr max(1e-3, rms(w))
  *
  * Every rank that holds anything of a matrix has all its factors (ARRAY_FACTORS): rows + columns values. What travels:
  * sums over rows and columns in fp64, rows + columns of them per matrix, and then two numbers per tensor, over the

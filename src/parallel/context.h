@@ -8,8 +8,7 @@
  *   1. the inner ranks exchange heads for rows: each then has some of the heads, of all rows of the inner ranks
  *      (all-to-all; Jacobs et al. 2023, "DeepSpeed Ulysses");
  *   2. keys and values of the outer ranks visit: around a ring, each block computed while the next is under way (Liu et
- *   al.
- *      2023, "Ring Attention"), or all at once (all-gather; Llama 3); partial results join by online softmax;
+ *      al. 2023, "Ring Attention"), or all at once (all-gather; Llama 3); partial results join by online softmax;
  *   3. the inner ranks exchange back.
  *
  *   cp_algorithm   inner        gather     sent per rank and layer, forward, S tokens on each of n ranks

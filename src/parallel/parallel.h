@@ -11,8 +11,8 @@
  *   par_collect    S0 -> I      all-gather        I -> S0      none (a slice)
  *
  * Rows are cut by region_split (tokens over cp by layout/sequence.h), so any number of rows over any number of ranks is
- * legal. Layers call these in every
- * layout: the types are checked also where the axis has size 1, so a forgotten one is an error on a single rank.
+ * legal. Layers call these in every layout: the types are checked also where the axis has size 1, so a forgotten one is
+ * an error on a single rank.
  * Sources: Shoeybi et al. 2019, section 3 (tensor parallelism); Korthikanti et al. 2022, section 4.2 (sequence
  * parallelism). Floors 0-3. Order: Collective over the axis when the program runs.
  */
@@ -57,15 +57,14 @@ tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a);
  * are sharded there. */
 struct picture_rows par_picture_rows(const struct par *p, int64_t batch, int64_t seq);
 /* Patches of pictures that every rank of the axes has (type I; R on cp without over_cp), of these rows (a.at): S0 where
- * an axis shares rows out.
- * out: the patches in dtype `to`, the places, the kinds. */
+ * an axis shares rows out. out: the patches in dtype `to`, the places, the kinds. */
 void par_patches(struct tape *t, const struct par *p, tid pixels, struct patches_attrs a, enum dtype to, bool over_cp,
                  const char *name, tid out[3]);
 
 /* Experts are cut over fewer ranks than tp has, or whole: so tp shares out the tokens that they see. */
 static inline bool par_experts_apart(const struct par *p) { return p->size[AXIS_ETP] < p->size[AXIS_TP]; }
-/* Ranks that share the columns of an expert and are each sent its tokens' copies; where tp is one of the MLP they have
- * them. */
+/* How many ranks are each sent a copy of an expert's tokens, because they share its columns. 1 where all of tp shares
+ * them: its ranks have the same tokens already. */
 static inline int par_expert_copies(const struct par *p) { return par_experts_apart(p) ? p->size[AXIS_ETP] : 1; }
 
 /* This rank's share [*lo, *hi) of n things along an axis. */

@@ -233,7 +233,7 @@ static void finish(void *ctx, struct stream *s, const struct kernel_call *c, int
     }
 }
 
-/* Where the rank itself moves the bytes, they move now or not before somebody waits. */
+/* With inline progress (comm_config) the rank itself moves the bytes: here, or else not before somebody waits. */
 static void poll(void *ctx, const struct kernel_call *c, int64_t ticket)
 {
     struct par_run *x = ctx;

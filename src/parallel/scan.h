@@ -5,8 +5,9 @@
  *   the convolution   needs the K - 1 rows before a piece. Every rank sends the last rows of its pieces to all
  *                     (all-gather), and takes those that stand before its own.
  *   the scan          needs the state before a piece. A rank runs over its pieces from zero states, and sends to all
- * what comes out with what a state before would be multiplied by; each then goes through all pieces in the sequence's
- * order up to its own (Dao and Gu 2024, section 8.2), and scans them again, from there.
+ *                     what comes out with what a state before would be multiplied by; each then goes through all pieces
+ *                     in the sequence's order up to its own (Dao and Gu 2024, section 8.2), and scans them again, from
+ *                     there.
  *
  *   sent per rank and layer, forward, of B sequences on n ranks:  2 (n - 1) B ((K - 1) C + H (A N + 1)) numbers
  *

@@ -3,12 +3,12 @@
  * them at a time.
  *
  * A rank's rows lie by expert, and inside one by the rank that they come from, or (attrs.h, source_order) as the tokens
- * of a microbatch follow each other on one rank. A round takes as many of them, in this
- * order, as there is room for. Where that would cut an expert's rows in two, the cut is moved back to a slice of the
- * depth of that expert's weight gradient (kernel.h, depth_rule), so that the sum goes on in the next round as if there
- * had been none; only where the room is smaller than a slice does it stay where it is. Where scales follow from all
- * rows that an expert has of one microbatch (attrs.h, parts_attrs) these are a piece that no round cuts: rounds end
- * between them, and there is room for any one.
+ * of a microbatch follow each other on one rank. A round takes as many of them, in this order, as there is room for.
+ * Where that would cut an expert's rows in two, the cut is moved back to a slice of the depth of that expert's weight
+ * gradient (kernel.h, depth_rule), so that the sum goes on in the next round as if there had been no cut; only where
+ * the room is smaller than a slice does the cut stay where it is. Where scales follow from all rows that an expert has
+ * of one microbatch (attrs.h, parts_attrs) these are a piece that no round cuts: rounds end between them, and there is
+ * room for any one.
  *
  * Every rank knows how many rows every rank has for every expert, and by which rule it cuts, so all find the same
  * rounds without asking: there are as many as the rank with the most takes. Cost: O(sources x experts) per question.

@@ -103,8 +103,8 @@ static size_t align_up(size_t n) { return (n + PLACE_ALIGN - 1) / PLACE_ALIGN * 
 struct lives {
     struct place **by_first;
     int n, leaves;
-    int *last; /* [2 * leaves]; node i has the children 2i and 2i + 1, leaf k is node leaves + k; -1: none has an offset
-                */
+    int *last; /* [2 * leaves]; node i has the children 2i and 2i + 1, leaf k is node leaves + k; -1: none has an
+                  offset */
     struct place **near; /* [n] what was found */
     int n_near;
 };

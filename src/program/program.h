@@ -65,7 +65,7 @@ struct operand {
 };
 enum { OPERAND_NONE = -1, OPERAND_SLOT = -2 };
 
-/* Instructions of a product of fewer bits, and the one that it would be without: of a layer one of both is run. */
+/* A product of fewer bits stands beside the plain product that it replaces; of a layer one of the two is run. */
 enum when { ALWAYS, WHILE_ROUNDED, WHEN_FALLEN };
 
 struct instr {
@@ -75,9 +75,9 @@ struct instr {
     int node, layer;  /* of that; -1: of none */
     bool again;  /* recomputed */
     int loop;    /* > 0: of the instructions that are run in rounds together, one after the other; 0: once */
-    bool once;   /* but in the first round only; */
-    bool refill; /* where there is more than one: what its output held was another round's */
-    int until;   /* done before this instruction begins: the next one, but for rows that travel */
+    bool once;   /* in a loop: it is run in the first round only */
+    bool refill; /* in a loop of several rounds: it makes again what another round has overwritten */
+    int until;   /* before that instruction begins this one is done: the next one, but for rows that travel */
     struct op_attrs at;
     int n_in, n_out;
     struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN], acc[KERNEL_MAX_IN];
@@ -87,14 +87,14 @@ struct instr {
     enum kernel_phase direction; /* and for which of its directions first */
     struct token_rows rows;      /* AMAX, QUANTISE of tokens: those of sequences that do not exist are zeros to them */
     int scratch;                 /* place, -1 none */
-    const struct kernel_slot
-        *kernel; /* the way it is carried out, chosen when lowering; NULL: collectives, and what nobody computes */
+    /* The way it is carried out, chosen when lowering; NULL: collectives, and what nobody computes. */
+    const struct kernel_slot *kernel;
     const char *family; /* whose it is; NULL with kernel */
     double flops;       /* where masks show all pairs */
     enum op_pairs pairs;
-    int run, piece,
-        pieces; /* run > 0: piece `piece` of `pieces` of an instruction that was cut with its neighbours (pieces.c).
-           Different pieces of one run touch different bytes, though their places are the same */
+    /* run > 0: piece `piece` of `pieces` of an instruction that was cut with its neighbours (pieces.c). Different
+     * pieces of one run touch different bytes, though their places are the same. */
+    int run, piece, pieces;
 };
 
 enum { PIECES_MOST = 8 /* of one instruction */, AWAY_MOST = 24 /* copies of one direction, about */ };
@@ -109,8 +109,8 @@ struct program {
     size_t bytes[HOME_N];
     bool joint;                  /* slabs of activations last until W, there are none of weight gradients' inputs */
     double flops[PHASE_N];       /* all instructions */
-    double flops_model;          /* without recomputation; */
-    double flops_pairs[PAIRS_N]; /* those of them that go by what masks show */
+    double flops_model;          /* without recomputation */
+    double flops_pairs[PAIRS_N]; /* the part of flops_model that follows from what masks show */
     int n_slots;
 };
 

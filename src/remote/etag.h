@@ -7,7 +7,8 @@
  *   now it fits              what came first was wrong. One piece: nobody has seen it. Else an error; nothing is kept
  *   other bytes once more    an error; nothing is kept
  *   the same bytes           the store keeps it so, or its ETags are other numbers. An error where one of them was
- * found to be an MD5; else a warning, and nothing is kept. Two such objects: they are other numbers
+ *                            found to be an MD5; else a warning, and nothing is kept. Two such objects: they are other
+ *                            numbers
  *
  * Not compared: what is read in places (Parquet, token files) and has several pieces; objects that were written in
  * parts, whose ETags end with their number.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* piece_cache.h: pieces of objects, kept in a folder of a bounded size, for any number of processes at once.
  *
- *   DIR/ab/cdef....piece     one piece: head, a checksum per 64 KiB, the bytes
- *   DIR/ab/....tmp-PID-THREAD     one that is being written
- *   DIR/lock, DIR/used       who adds and evicts holds the first; the second has the bytes of all pieces
+ *   DIR/ab/cdef....piece        one piece: head, a checksum per 64 KiB, the bytes
+ *   DIR/ab/....tmp-PID-THREAD   one that is being written
+ *   DIR/lock, DIR/used          who adds and evicts holds the first; the second has the bytes of all pieces
  *
  * Invariants
  *   1. A piece under its name is whole: it is written under another and renamed. What a crash or a disk damaged all the

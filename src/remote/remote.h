@@ -12,8 +12,8 @@
  *   1. The bytes that are handed out are all of one version of the object: the one that remote_look saw, told by its
  *      ETag, else by its time of change, and by its size. Another one is an error, never a mixture.
  *   2. What may pass (no connection, HTTP 408, 425, 429, 500, 502, 503, 504, a stall, an answer cut short) is tried
- * again, with growing pauses of random length and those that the server asks for, at most `tries` times and give_up_s
- *      seconds for each piece; what was got before is kept.
+ *      again, with growing pauses of random length and those that the server asks for, at most `tries` times and
+ *      give_up_s seconds for each piece; what was got before is kept.
  *   3. An error says address (without what is secret in it), offset, HTTP status, tries and seconds.
  *   4. Memory is remote_bytes; no thread and no connection is begun before the first piece is wanted.
  * Includes: base. Order: Local; any number of threads.
@@ -79,9 +79,9 @@ int remote_look(struct remote *r, const char *url, struct remote_about *about, s
 uint64_t remote_version(const char *url, const struct remote_about *about);
 
 /* What lies below s3://BUCKET/PREFIX/, each object once: names in the order in which a folder of the same names is read
- * (each part of a name in byte order). Passed over: empty objects, and names with a part that begins with a dot. fails
- * ERR_IO where a list names an object twice, has more than list_most, or comes in pages with hardly anything new in
- * them: it would never end */
+ * (each part of a name in byte order). Passed over: empty objects, and names with a part that begins with a dot.
+ *   fails   ERR_IO where a list names an object twice, has more than list_most, or comes in pages with hardly anything
+ *           new in them: it would never end */
 struct remote_entry {
     char *url;
     struct remote_about about;
@@ -101,7 +101,7 @@ int object_open(struct object **o, struct remote *r, const char *url, const stru
 void object_close(struct object *o); /* NULL is fine; nobody reads it */
 /* Bytes [at, at + n), which the object has.
  *   fails   ERR_IO, ERR_SIGNAL; the next call tries anew. ERR_IO of the last bytes: all that was read of it, from front
- *   to back, is not what its ETag is the MD5 of (etag.h) */
+ *           to back, is not what its ETag is the MD5 of (etag.h) */
 int object_read(struct object *o, int64_t at, size_t n, void *out, struct err *e);
 int64_t object_bytes(const struct object *o);
 const char *object_name(const struct object *o); /* for messages */

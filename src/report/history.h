@@ -4,8 +4,7 @@
  *
  * Invariants
  *   1. A line that is no JSON object (the last one of a run that is writing, or a damaged one) is passed over and
- *   counted:
- *      a report of nine tenths of a run is better than none, and says so.
+ *      counted: a report of nine tenths of a run is better than none, and says so.
  *   2. Memory is 16 bytes a point and one line at a time, whatever the length of the file.
  * Floor 11; includes base. Order: Local.
  */

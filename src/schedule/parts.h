@@ -16,14 +16,14 @@
  *
  * Invariants (schedule_check_list proves them)
  *   1. The parts of a phase come in order, all of them, and no other phase computes between them: they share scratch
- *   memory.
+ *      memory.
  *   2. A part that computes forward once more (RECOMPUTE) comes before the part of backward that it serves.
  *   3. What a part reads was gathered before and is released after its last use; nothing is gathered twice or released
- *   unread.
+ *      unread.
  *   4. Every gradient is reduced once after its last contribution: of the step, or of the window (below).
  *   5. A message is received before the first part that reads it, and sent after the last part.
  *   6. Every unit is updated once, after all that computes and travels (the norm of all gradients comes before), and
- *   published once after that, if each rank steps a piece of it.
+ *      published once after that, if each rank steps a piece of it.
  *
  * Floor 1: includes base only. Order: Local; the same arguments give the same list on every rank.
  */
@@ -57,12 +57,12 @@ struct part_rule {
     int ahead;      /* units; 0: one; negative: none */
     bool arrive;    /* or they are whole, and on their way since the last step until their first use (zero 1 and 2) */
     bool reduce;    /* gradients are handed on at all */
-    bool temporary; /* what a window writes is in a temporary, and reduced when the window is over (zero 2 and 3, bf16)
-                     */
+    bool temporary; /* what a window writes is in a temporary, and reduced when the window is over (zero 2 and 3,
+                       bf16) */
     bool by_phase;  /* a window is a phase, after which what it wrote of a unit leaves; else a microbatch of a stage, of
                        which then one at a time is alive */
-    int64_t
-        every; /* not temporary: reduced after so many microbatches, and after the last (exact_order); 0: once a step */
+    /* Not temporary: reduced after so many microbatches, and after the last (exact_order); 0: once a step. */
+    int64_t every;
     bool update;  /* this rank steps its parameters (no server does) */
     bool publish; /* and gives them to the ranks that share them (zero 1 and 2) */
 };

@@ -22,8 +22,8 @@ struct site_config {
     struct comm *world;             /* SITE_WORKS: borrowed */
     int rank, n;                    /* else: which rank of how many */
     const struct comm_config *link; /* else: of the world that counts; NULL: the usual */
-    const struct param_server_config
-        *serve; /* with parallel.servers; its optimizer and learning rates are the config's. NULL: none is made */
+    /* With parallel.servers; its optimizer and learning rates are the config's. NULL: none is made. */
+    const struct param_server_config *serve;
 };
 struct site {
     struct comm *counted; /* the world that was made here */

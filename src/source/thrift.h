@@ -6,8 +6,12 @@
  * more items than bytes are left. Includes: libc. Order: Local.
  *
  *     struct thrift_field f = {0};
- *     while (thrift_next(&t, &f)) switch (f.id) { case 1: x = thrift_int(&t, &f); break; default: thrift_skip(&t, &f);
- * } if (t.bad) ...
+ *     while (thrift_next(&t, &f))
+ *         switch (f.id) {
+ *         case 1: x = thrift_int(&t, &f); break;
+ *         default: thrift_skip(&t, &f);
+ *         }
+ *     if (t.bad) ...
  */
 #ifndef TUTTI_SOURCE_THRIFT_H
 #define TUTTI_SOURCE_THRIFT_H

@@ -8,7 +8,8 @@
  *   2. Several packed pieces one after the other are one file, as gzip and zstd have it; zeros after them count for
  *      nothing, anything else after them is an error. The checksums that the formats carry are compared.
  *   3. What unpacks to more than UNPACK_RATIO times its bytes, beyond UNPACK_FREE, is refused: a small file cannot fill
- * a disk. Includes: base, blob.h. Order: Local.
+ *      a disk.
+ * Includes: base, blob.h. Order: Local.
  */
 #ifndef TUTTI_SOURCE_UNPACK_H
 #define TUTTI_SOURCE_UNPACK_H

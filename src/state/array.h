@@ -36,7 +36,7 @@
  * Invariants
  *   1. An array holds its parameters, or their pieces, in the table's order without padding: bytes = values x width.
  *   2. Parameters of groups that an array is not for, frozen ones but of weights, and packed ones but of what they are
- *   packed in, take no room in it, and have no tensor in a checkpoint.
+ *      packed in, take no room in it, and have no tensor in a checkpoint.
  * Floors 0-2. Order: Local.
  */
 #ifndef TUTTI_STATE_ARRAY_H

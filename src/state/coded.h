@@ -14,10 +14,11 @@
  * owns what changes nothing, nor do transport and algorithm. At the end of the step the sum itself goes through the
  * codec once, at every zero level, although only zero 0 and replicas send it on: so zero 0 to 3 have the same bits.
  * That it may be sent over replicas and then over dp_shard rounds nothing twice (codec.h, invariant 1). Blocks follow
- * the columns of the whole parameter, and pieces are whole rows. the same bits   zero 0 to 3; any transport, algorithm
- * and number of hosts; any order in which units are reduced other bits      other degrees of dp_shard, dp_replicate, cp
- * and ep (other terms), and of tp where it cuts columns between multiples of CODEC_BLOCK; parallel.reduce; zero 0
- * beside zero 1 to 3 with comm.param, for at zero 0 no parameter travels
+ * the columns of the whole parameter, and pieces are whole rows.
+ *   the same bits   zero 0 to 3; any transport, algorithm and number of hosts; any order in which units are reduced
+ *   other bits      other degrees of dp_shard, dp_replicate, cp and ep (other terms), and of tp where it cuts columns
+ *                   between multiples of CODEC_BLOCK; parallel.reduce; zero 0 beside zero 1 to 3 with comm.param, for
+ *                   at zero 0 no parameter travels
  *
  * Bytes that a rank sends per step, N ranks, with g elements of gradients and p of parameters of matrices, c bytes per
  * element of the codec (1 + 1/32 for a byte in full blocks, 2 for bf16): exchange.h's rows with c for the width.
@@ -28,9 +29,9 @@
  *
  * Invariants
  *   1. Each of the buffers holds one unit at a time; who wants it ends the stage that has it, which is the same place
- * of the program on every rank (reduce.c).
+ *      of the program on every rank (reduce.c).
  *   2. What arrives of parameters is read when the unit is waited for; the owner's own copy becomes what the others
- * read.
+ *      read.
  *   3. One NaN or infinity among the terms makes the sum not finite on every rank that gets it.
  * Floors 0-2. Order: Collective, as exchange.h.
  */
@@ -68,9 +69,9 @@ bool coded_params(const struct exchange *x, int unit);
 int coded_buffers(struct exchange *x, int param_slots, struct err *e);
 void coded_fini(struct exchange *x);
 
-/* Stages of reductions (reduce.c). begin enqueues the message of a unit out of its set, which is free; end waits and
- * reads. source: where a parameter's whole gradient lies. Over dp_shard it is of what leaves (struct reduction) alone;
- * add, by parameter: there is something to add to; NULL: nowhere. */
+/* Stages of reductions (reduce.c). A begin enqueues a unit's message out of the stage's set, which is free; an end
+ * waits and reads. source says where a parameter's whole gradient lies. Over dp_shard only those parameters travel that
+ * leave now (struct reduction). add, by parameter: its sum is added to what the store holds; NULL: no sum is. */
 typedef void *coded_where_fn(const struct exchange *x, int unit, int param, int slot);
 int64_t coded_shard_begin(struct exchange *x, int unit, int slot, coded_where_fn *source);
 void coded_shard_end(struct exchange *x, int unit, const bool *add);

@@ -53,7 +53,7 @@
  *   1. Sums over ranks run in rank order in fp32, inside dp_shard first, then over dp_replicate.
  *   2. Temporary units are used one after the other; a slot is free again when its unit was reduced or released.
  *   3. Pieces are not written while they are published: all of it has been waited for when exchange_reduce_finish
- *   returns.
+ *      returns.
  *   4. One unit is under way in the landing at a time; sums over replicas and what follows them overlap freely.
  * Floors 0-2. Order: Collective over the groups; every rank calls the same sequence.
  */
@@ -70,9 +70,9 @@ struct exchange_config {
     struct stream *stream;                    /* where sums and copies are enqueued; borrowed */
     struct comm *shard, *replicate;           /* NULL: of size 1 */
     struct comm *host_shard, *host_replicate; /* the hosts of the same ranks, for small sums */
-    struct comm *expert; /* shard of experts: ranks of one replica that hold the same ones; NULL: of size 1 */
-    struct comm *sums; /* hosts over which counts and losses are added where gradients are not reduced here; or NULL */
-    bool exact;        /* needs fp32 gradients, groups of a power of two, store_config.once */
+    struct comm *expert;    /* shard of experts: ranks of one replica that hold the same ones; NULL: of size 1 */
+    struct comm *sums;      /* a parameter server's workers, who reduce no gradients: for counts and losses; or NULL */
+    bool exact;             /* needs fp32 gradients, groups of a power of two, store_config.once */
     int64_t n_microbatches; /* exact: of this rank */
     enum codec grad, param; /* what travels is written so (coded.h); not with exact */
 };
@@ -100,8 +100,8 @@ struct exchange {
     int64_t *gathered;      /* per unit: ticket of its gathering */
     struct reduction *unit; /* per unit */
     bool *added;            /* per parameter: the store holds something of its gradient of this step */
-    int *landing_units,
-        n_landing_units; /* units in REDUCTION_SHARD whose gradients are reduced each time, ascending: few */
+    /* Units in REDUCTION_SHARD whose gradients are reduced each time, ascending: few. */
+    int *landing_units, n_landing_units;
     bool exact;
     struct exact tree;
     struct coding coding;
@@ -128,9 +128,9 @@ void *exchange_grad_ptr(const struct exchange *x, int param, int slot);
 void exchange_gather(struct exchange *x, int unit, int slot);
 void exchange_gather_wait(struct exchange *x, int unit);
 /* A unit's gradients are complete: in its slot, or in the store when slot < 0 (then only for the last time in the
- * step). leaves, by parameter: of the slot, these only; what is left out has been, or will be, in another call. Kept
- * until it is handed on. NULL: all. last: nothing of this step follows for this unit. Enqueues; the host does not wait
- * for its own unit. */
+ * step). leaves, by parameter, says which of the slot's gradients this call hands on; other calls hand on the rest. It
+ * is borrowed until they have been handed on. NULL: all. last: nothing of this step follows for this unit. Enqueues;
+ * the host does not wait for its own unit. */
 void exchange_reduce(struct exchange *x, int unit, int slot, const bool *leaves, bool last);
 /* The slot is wanted again: finish the reduction that reads it. */
 void exchange_slot_free(struct exchange *x, int slot);

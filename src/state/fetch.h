@@ -26,13 +26,13 @@ struct exchange;
 
 struct fetched {        /* a unit */
     struct event *here; /* what was read of it last */
-    int slot;           /* it is read to, and not gathered yet; -1: none */
-    int64_t since;      /* how many units had been needed then */
+    int slot;           /* where its pieces were read to and wait to be gathered; -1: they do not */
+    int64_t since;      /* fetching.needed when that was read */
 };
 struct fetching {
     struct fetched *unit;
     int *queue, n_queued; /* units with a slot, in their order */
-    int64_t needed;
+    int64_t needed;       /* how many units have been waited for */
     struct event *before; /* of a copy */
 };
 

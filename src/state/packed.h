@@ -12,7 +12,7 @@
  * Invariants
  *   1. What is packed depends on the matrix's numbers alone, not on the layout.
  *   2. At zero 3 a rank has the codes of its pieces, makes numbers of them and sends these: what travels is as many
- *   bytes as of weights that are not packed.
+ *      bytes as of weights that are not packed.
  * Floors 0-2. Order: Local unless said otherwise.
  */
 #ifndef TUTTI_STATE_PACKED_H

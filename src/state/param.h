@@ -17,12 +17,11 @@
  *
  * Invariants
  *   1. Names are unique (CHECKed), shapes are global, order of declaration is order in memory: rows that a model wants
- *   to use
- *      as one matrix (q, k, v; gate, up) are declared one after the other and share a buffer without padding.
+ *      to use as one matrix (q, k, v; gate, up) are declared one after the other and share a buffer without padding.
  *   2. The initial value of an element is f(seed, name, global index): the same in every layout.
  *   3. What a rank holds of a parameter is one box, row-major and dense in memory; offsets count held elements.
  *   4. lo, ln, held, offset, expert, counted and type are functions of the layout and of the table's rank; nobody else
- *   writes them.
+ *      writes them.
  *   5. A parameter that is R on an axis has a gradient that is a sum over the axis (state/exchange.h adds it up); one
  *      that is I or S has not.
  * Floors 0-2. Order: Same(mesh).
@@ -60,10 +59,10 @@ struct param {
     bool stepped; /* by the optimizer; false: it has no gradient, somebody else moves it (engine/balance.h) */
     bool adapter; /* of an adapter, beside a matrix of the model (nn/adapter.h) */
     bool frozen;  /* nobody moves it: no gradient, no master, nothing of an optimizer; its unit has only such */
-    bool
-        packed; /* frozen, and kept in few bits (packed.h): its numbers exist in a slot of its unit, while it is used */
-    int layer;  /* which layer it belongs to, negative none; neighbours with one number are the unit of
-                 * gathering and bucketing */
+    /* Frozen, and kept in few bits (packed.h): its numbers exist in a slot of its unit, while it is used. */
+    bool packed;
+    int layer; /* which layer it belongs to, negative none; neighbours with one number are the unit of gathering and
+                  bucketing */
     /* What follows for the table's rank (param_place): */
     int64_t lo[PARAM_MAX_DIM], ln[PARAM_MAX_DIM]; /* the box held here: from lo, ln long */
     int64_t held;                                 /* its elements */

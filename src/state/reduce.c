@@ -53,8 +53,9 @@ static const void *source_of(const struct exchange *x, int unit, int param, int 
     return in_unit(&x->wire, s->table->p[param].offset - s->units.unit[unit].offset, s->grad_dtype);
 }
 
-/* Of the unit's parameters from *i on that this reduction hands on: the first, and through *n how many follow each
- * other of which the store holds something already, or of none of which it does. -1: there are no more. */
+/* The next stretch, from *i on, of the unit's parameters that this reduction hands on: neighbours that are alike in
+ * whether the store holds something of their gradients already. Returns the first of them and, through *n, how many;
+ * -1: there are no more. */
 static int next_run(const struct exchange *x, int unit, int *i, int *n)
 {
     const struct unit *u = &x->s->units.unit[unit];
@@ -67,7 +68,7 @@ static int next_run(const struct exchange *x, int unit, int *i, int *n)
     return *n ? first : -1;
 }
 
-/* The store holds something of what this reduction has handed on. */
+/* From now on the store holds something of all parameters that this reduction has handed on. */
 static void set_added(struct exchange *x, int unit)
 {
     const struct unit *u = &x->s->units.unit[unit];
@@ -81,7 +82,7 @@ static bool leaves_now(const struct exchange *x, int unit, int param)
     return x->s->table->p[param].held && (!leaves || leaves[param]);
 }
 
-/* One message can bring the sum to everybody: nothing else happens to it here. */
+/* One all-reduce brings the sum to everybody, for nothing else happens to it here. */
 static bool in_one_go(const struct exchange *x, int unit)
 {
     return store_state_is_whole(x->s) && !store_reduces_each(x->s) && size_of(x->replicate) == 1 && !coded_grads(x) &&
@@ -213,7 +214,7 @@ static void start_replicate(struct exchange *x, int unit)
     }
 }
 
-/* What did not arrive where it belongs, because something was there. */
+/* What arrived in the landing, because the store held something of it already, is added to the store. */
 static void add_landing(struct exchange *x, int unit)
 {
     const struct store *s = x->s;
@@ -233,7 +234,8 @@ static void add_landing(struct exchange *x, int unit)
     }
 }
 
-/* Zero 1 in place; out of a temporary into the store when it holds nothing yet, else to the landing. */
+/* Begins the sum of a unit's gradients over the ranks that share it out. At zero 1 it runs in the store, in place; out
+ * of a temporary the sum goes to the store where that holds nothing of this step yet, else to the landing. */
 static void start_shard(struct exchange *x, int unit)
 {
     const struct store *s = x->s;
@@ -260,7 +262,7 @@ static void start_shard(struct exchange *x, int unit)
         CHECK(!land || s->many, "unit %d is reduced twice without a landing", unit);
         const void *whole = source_of(x, unit, i, r->slot);
         void *to = land ? landing_of(x, unit, i) : store_piece_grad(s, i);
-        if (size_of(group) == 1) { /* others share out theirs, nobody shares this */
+        if (size_of(group) == 1) { /* no other rank shares this unit: a copy */
             size_t bytes = to_size(s->table->p[i].held) * dtype_bytes(s->grad_dtype);
             if (whole && to && whole != to) stream_copy(x->stream, to, whole, bytes);
             continue;
@@ -335,7 +337,8 @@ static void move_on(struct exchange *x, int unit)
 }
 
 /* ---- calls ---- */
-/* A temporary of fp32 is added to gradients that this rank sums up in bf16, or rounded for sending. */
+/* What becomes of a unit's temporary of fp32. keep: it is added to the gradients that this rank sums up in bf16; else
+ * it is rounded for sending. */
 static void round_unit(struct exchange *x, int unit, int slot, bool keep)
 {
     const struct store *s = x->s;

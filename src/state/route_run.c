@@ -56,8 +56,8 @@ struct route_run {
     struct stream *st;
     struct route_tensor *t;
     int n, me, size;
-    struct legs out,
-        in; /* out: what others get; in: all that arrives here, this rank's own boxes too, in order of arrival */
+    /* out: what others get; in: all that arrives here, this rank's own boxes too, in order of arrival. */
+    struct legs out, in;
     struct message *send, *recv; /* [size] by peer */
     struct buffer wire;
     struct known_list known;

@@ -10,11 +10,10 @@
  *
  * Invariants
  *   1. Elements are copied, bit for bit. Where a sum is owed (a route with several terms) they are fp32, the first term
- *   is copied and
- *      the others added in order: the bits of one sum in fp32 in the order of the terms. Other types are refused, since
- *      they would be rounded once per term; reductions of all that is there are collectives (comm.h).
+ *      is copied and the others added in order: the bits of one sum in fp32 in the order of the terms. Other types are
+ *      refused, since they would be rounded once per term; reductions of all that is there are collectives (comm.h).
  *   2. A destination may be the very memory that the same rank's source box is in only where they are the same box at
- *   the same place.
+ *      the same place.
  *   3. Sources are not written, and destinations not read, from begin to end.
  *
  * Often. Routes that are run again and again may have groups of their own: then what is recognised (layout/recognise.h)
@@ -51,8 +50,9 @@ struct route_run;
  * where there are sums.
  * often: groups are made for what is recognised, with names that begin so ("pull from 4"); NULL: none are.
  *   order   Local; what two ranks exchange comes of routes and types that both give in the same order, each with its
- * own ends. often: Collective(c), and all ranks give all routes fails   ERR_REQUEST: a sum of a type that it has not;
- * ERR_MEMORY. CHECKs that ends hold the boxes that the routes name */
+ *           own ends. often: Collective(c), and all ranks give all routes
+ *   fails   ERR_REQUEST: a sum of a type that it has not; ERR_MEMORY. CHECKs that ends hold the boxes that the routes
+ *           name */
 int route_run_new(struct route_run **out, struct comm *c, struct stream *st, const struct route_tensor *t, int n,
                   const char *often, struct err *e);
 /* Packs and sends off; `what` as in comm.h. May be called again after route_run_end. Collective(c). */

@@ -22,9 +22,9 @@
  *
  * Invariants
  *   1. All of it is one table of arrays (array.h): weights, master, gradients, and the rows that optimizers and others
- *   give.
+ *      give.
  *   2. Without a master of its own, the parameters are the master: all of them, or those that are frozen. What is
- *   packed has neither: its codes are the truth.
+ *      packed has neither: its codes are the truth.
  *   3. A parameter's piece (units.h) is where this rank's optimizer works, at every zero level.
  *   4. A bf16 gradient is an fp32 sum rounded once: when a microbatch is added, and when ranks are.
  * Floors 0-2. Order: Local unless said otherwise.
@@ -50,8 +50,8 @@ struct store_config {
     bool no_master;           /* the weights are the master, also in 16 bits */
     enum mem_cat master_away; /* where masters wait; 0: on the device */
     enum mem_cat param_away;  /* where weights wait between their uses (fetch.h); 0: on the device */
-    const struct array_row
-        *rows; /* what there is beside the store's own arrays where it trains; names are borrowed for good */
+    /* What there is beside the store's own arrays where it trains; names are borrowed for good. */
+    const struct array_row *rows;
     int n_rows;
     int zero;
     bool shared;     /* state is shared out over ranks as the layouts say (units.h); false: whatever is held is whole */

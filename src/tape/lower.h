@@ -35,8 +35,9 @@ struct lower_options {
      * for it beyond what F keeps anyway is not put off: gains and biases of norms, embeddings, and products whose input
      * is computed once more, have their gradients in B. Without split_w all weight gradients run inside B. */
     bool split_w;
-    bool tied; /* with split_w: the embedding's matrix is another stage's, too, whose gradients come in between: it
-                  keeps its place in that order, in W */
+    /* With split_w: another stage of this rank has the embedding's matrix, too, and its gradients come in between. So
+     * the embedding's gradient is made in W, not in B: there it keeps its place in the order of the sums. */
+    bool tied;
     /* With split_w: how many microbatches are between F and B, and between F and W, at worst. One slab for both is
      * taken where all slabs together are smaller so; 0: two slabs. */
     int64_t n_act, n_wgrad;

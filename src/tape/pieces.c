@@ -177,8 +177,9 @@ static void cut_rows(const struct instr *i, const struct stretch *s, int run, in
     }
 }
 
-/* The side that has this rank's rows is cut here; whose has all ranks' rows, where the bytes are moved
- * (parallel/run.c). */
+/* A collective between this rank's rows and all ranks' rows. Operands that hold this rank's rows are cut to the piece
+ * here. Those that hold all ranks' rows stay whole: parallel/run.c takes the piece out of them when it moves the
+ * bytes. */
 static void cut_shared(const struct instr *i, const struct stretch *s, int run, int piece, struct code *to)
 {
     struct instr *n = copy(i, s, run, piece, to);

@@ -87,8 +87,8 @@ struct recipe_rule {
     int slot_told;                                  /* and what scales follow from */
     int64_t (*number)(const void *ctx, int slot);   /* of the weight at a slot: its first number in the two */
     const char *(*name)(const void *ctx, int slot); /* whose words of chance it draws */
-    int (*params)(const void *ctx, int slot);       /* that lie in the weight at a slot */
-    int (*whole)(const void *ctx, int slot);        /* of products that are one on one rank: the slot of its weight */
+    int (*params)(const void *ctx, int slot);       /* how many parameters lie in the weight at a slot */
+    int (*whole)(const void *ctx, int slot); /* of products that one rank has as one: the slot of that one's weight */
     struct parts_attrs (*parts)(const void *ctx, int slot); /* of experts' rows, but for how many are from where */
     /* experts: of so many the weight is, whose columns are alike; 0: it is none */
     int (*cols)(const void *ctx, int slot, int experts, struct recipe_cols out[RECIPE_MOST_COLS]);
@@ -98,8 +98,8 @@ struct recipe_rule {
     int (*keep)(const void *ctx, int slot, enum kernel_phase direction, size_t values, size_t scales, size_t *at);
     int slot_kept;
     int slot_index; /* which row of the microbatch each row is; -1: rows are in order */
-    int64_t tokens; /* of a microbatch, on this rank of cp, of so many */
-    int64_t batch;  /* sequences */
+    int64_t tokens; /* of a microbatch, on this rank of cp */
+    int64_t batch;  /* sequences of a microbatch */
     const void *ctx;
 };
 

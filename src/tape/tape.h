@@ -70,9 +70,8 @@ struct wave {
 };
 
 /* RECOMPUTE: what the operations `again` put out is not kept from forward; backward computes it once more from what is
- * kept, before it reads it. LOSS: backward of these nodes runs inside
- * forward, at once (the loss is a root: its gradient is a known constant), so that logits live for one chunk. None of
- * them reads the stage's input itself. */
+ * kept, before it reads it. LOSS: backward of these nodes runs inside forward, at once (the loss is a root: its
+ * gradient is a known constant), so that logits live for one chunk. None of them reads the stage's input itself. */
 enum segment_kind { SEGMENT_RECOMPUTE, SEGMENT_LOSS };
 struct segment {
     enum segment_kind kind;
@@ -139,7 +138,7 @@ void tape_stage_out(struct tape *t, tid x, int slot, int grad_slot);
 tid tape_retype(struct tape *t, tid x, enum axis axis, enum spmd to, const char *name);
 
 void tape_segment_begin(struct tape *t, enum segment_kind kind); /* RECOMPUTE: of everything */
-/* Of these operations only; those that work in their input's memory follow what made it. */
+/* RECOMPUTE of these operations only. One that works in its input's memory is computed again if that input is. */
 void tape_recompute_begin(struct tape *t, uint64_t again);
 void tape_segment_end(struct tape *t);
 /* Rounds of rows: parallel/expert.c begins them before its dispatch and ends them after its combine. They do not nest,
@@ -194,11 +193,11 @@ tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, tid index_
 tid op_xent(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
 /* The same, its gradient multiplied by `times`; 0: it is not. */
 tid op_xent_times(struct tape *t, tid logits_TV, tid target_T, float times, int stat_slot, const char *name);
-/* And, third, the tokens whose target has the largest logit: f64[3]. */
 /* With v.each: the nats of each token lie behind the sums, and rows of the gradient are multiplied by factor_T.
  * stats_N3: as op_xent_join, where v.n_parts. */
 tid op_xent_each(struct tape *t, tid logits_TV, tid target_T, tid stats_N3, tid factor_T, struct vocab_attrs v,
                  int stat_slot, const char *name);
+/* op_xent with a third sum, the tokens whose target has the largest logit: f64[3]. */
 tid op_xent_right(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
 /* Scores as they are: {-x of the targets' columns, trained tokens}. */
 tid op_score(struct tape *t, tid x_TV, tid target_T, int stat_slot, const char *name);

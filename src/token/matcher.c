@@ -4,8 +4,7 @@
  * An expression that pattern.h knows, as all common ones are, is matched there: fast, and streaming is exact, because a
  * match that comes near the end of what is there is "undecided" instead of a guess, look-ahead included. Any other goes
  * to Oniguruma, which needs the whole text. Rejected: PCRE2, which was here before: it means other things by the same
- * text
- * ({1,3}+, \w, $, \h, POSIX classes), and its tables are its own.
+ * text ({1,3}+, \w, $, \h, POSIX classes), and its tables are its own.
  */
 #include "token/matcher.h"
 

@@ -5,8 +5,8 @@
  * Invariants
  *   1. The result does not depend on how a text was parted: a step keeps back what later text may change.
  *   2. What is kept back is bounded (a match, of which no more than NORMALIZER_MATCH_MAX bytes are looked at,
- * NORMAL_MARKS_MAX code points, GRAPHEME_MAX bytes, a run of white space), except by a Replace whose expression needs
- * the whole text (matcher.h): NORMALIZER_TEXT_MAX then.
+ *      NORMAL_MARKS_MAX code points, GRAPHEME_MAX bytes, a run of white space), except by a Replace whose expression
+ *      needs the whole text (matcher.h): NORMALIZER_TEXT_MAX then.
  *   3. No step makes more of a text than token_bounds.h allows: that is an error, before it is made.
  *   4. A byte that is not valid UTF-8 passes unchanged, and what is before and behind it is normalised apart.
  * Includes: base, normal_form.h. Order: Local; a normalizer is read-only and shared, a run belongs to one thread.

@@ -9,7 +9,7 @@
  *   1. The pieces, joined, are the text, unless a stage drops or changes some of it (split_keeps_text).
  *   2. Where text arrives in parts, the pieces do not depend on how it was parted.
  *   3. No piece of the first stage is longer than SPLIT_PIECE_MAX; longer ones are cut there (the one departure from
- * the reference implementation, which needs the whole document in memory), except where the whole text is needed.
+ *      the reference implementation, which needs the whole document in memory), except where the whole text is needed.
  * Includes: base, unicode.h. Order: Local; a split is read-only and shared, a split_work belongs to one thread.
  */
 #ifndef TUTTI_TOKEN_SPLIT_H

@@ -2,7 +2,7 @@
 /* token_bounds.h: what a stranger's tokenizer.json may ask for. A file of a few lines can describe more work than any
  * machine does (a text doubled forty times); here is how much it may, for every reader of it.
  *
- *   After every step of the normalizer a text has at most GROWTH_MAX times its bytes and GROWTH_FLAT more; a decoder's
+ * After every step of the normalizer a text has at most GROWTH_MAX times its bytes and GROWTH_FLAT more; a decoder's
  * steps, taken together, make at most GROWTH_MAX bytes of one. The largest that is published: NFKC makes 33 bytes of
  * three.
  * Order: Local.

@@ -19,8 +19,8 @@
  *      and what split.h and normalizer.h name). Where a kind has no rule that cuts text, and merges would reach across
  *      all of it, pieces of SPLIT_PIECE_MAX bytes are cut.
  *   4. Where a vocabulary has tokens for bytes and text is not valid UTF-8 each offending byte is a piece of its own,
- * and the valid text around it is encoded as if it stood alone. Where it has none, that text is read with U+FFFD for as
- * much as begins like a character, as Python decodes it with "replace".
+ *      and the valid text around it is encoded as if it stood alone. Where it has none, that text is read with U+FFFD
+ *      for as much as begins like a character, as Python decodes it with "replace".
  *   5. The byte tokenizer never looks for its end-of-text id in the text: bytes in, the same bytes out.
  * Includes: base, tokens.h. Order: Local; a tokenizer is read-only after opening and may be shared by threads; an
  * encoder or decoder belongs to one thread.

@@ -23,8 +23,8 @@ struct tokenizer_draft {
     int32_t n_pieces;
     const struct merge_pair *merges; /* by rank */
     int32_t n_merges;
-    const char *const
-        *splits; /* expressions, in turn: SPLIT_GPT2 alone is ByteLevel's own, else Split steps before it */
+    /* Expressions, in turn: SPLIT_GPT2 alone is ByteLevel's own, else Split steps before it. */
+    const char *const *splits;
     int n_splits;
     const char *eos; /* the end-of-text token; its id is n_pieces */
 };

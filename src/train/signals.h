@@ -9,7 +9,7 @@
  *                                                   systems and people signal the same process twice and mean one
  *                                                   request. The others never do (SIGXCPU comes every second)
  *   SIGQUIT (Ctrl-\)                                what signals_on_quit says; the run goes on
- *   the launcher's process is gone (signals_launched)  as SIGTERM, within about a second
+ *   the launcher's process is gone                  as SIGTERM, within about a second (signals_launched)
  *
  * While the run is set up there is nothing to save: whoever waits or works for long there reads signals_flag; if the
  * wish was not heard for SIGNALS_SETUP_S, the watcher ends the process with 128 + the signal's number.

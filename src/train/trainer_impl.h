@@ -46,8 +46,8 @@ struct job {
     struct fs_lock lock;
     bool locked, refused;          /* all ranks know that the request cannot be carried out: nothing to tear down */
     struct trainer_result *result; /* filled by rank 0 */
-    const struct epoch
-        *epoch; /* run.elastic (train/epochs.h); NULL: there is one world, and it ends with its first rank */
+    /* run.elastic (train/epochs.h); NULL: there is one world, and it ends with its first rank. */
+    const struct epoch *epoch;
 };
 
 struct trainer { /* one rank */

@@ -29,8 +29,8 @@ struct outcome {
     double eval_loss;
     int64_t eval_tokens;
     int rounds[VERIFY_MAX_STEPS + 1];   /* by step: the most in which rows came to their experts (engine_report) */
-    int64_t comm_bytes, peak_bytes;     /* of rank 0: sent in the first step; of its ledger, before
-                                       a checkpoint is read (engine/loading.h says what that takes) */
+    int64_t comm_bytes, peak_bytes;     /* of rank 0: sent in the first step; of its ledger, before a checkpoint is read
+                                           (engine/loading.h says what that takes) */
     bool skipped[VERIFY_MAX_STEPS + 1]; /* by step: fp16 left it out */
     int ran;                            /* steps that rank 0 came to the end of, that after loading among them */
     struct answers_found answers;       /* with train.objective: grpo */

@@ -2,8 +2,8 @@
 /* hang.h: what a person needs of a run that hangs: the stacks of all threads of all ranks, in the run's directory.
  *
  *   stacks-rankN.txt   of the process of rank N (of all ranks, where they are threads): what each rank waits for (step,
- * row of its list of actions, instruction, collective or peer), then every thread's stack stacks.txt         the ranks
- * grouped by where they are: "ranks 0-6: ..., rank 7: ..."
+ *                      row of its list of actions, instruction, collective or peer), then every thread's stack
+ *   stacks.txt         the ranks grouped by where they are: "ranks 0-6: ..., rank 7: ..."
  *
  * Written when an operation has waited too long, before the run ends for it (comm_config.late), and on SIGQUIT, after
  * which the run goes on. Processes of this host are asked by SIGQUIT; one that does not answer (it is stopped) is

@@ -4,8 +4,7 @@
  *
  * Invariants
  *   1. metrics.jsonl holds each step once, in order: a run that resumes at step s drops the lines after s, when its
- *   checkpoint was
- *      loaded. A run that begins moves the file of another one aside.
+ *      checkpoint was loaded. A run that begins moves the file of another one aside.
  *   2. Every line is whole: written in one piece and flushed.
  * Floor 9. Order: Local to the rank that reports.
  */

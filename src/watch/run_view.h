@@ -26,10 +26,10 @@
 enum { RUN_VIEW_POINTS = 300, RUN_VIEW_ERRORS = 4, RUN_VIEW_TEXT = 400 };
 
 enum run_view_state {
-    RUN_VIEW_EMPTY,   /* nothing was written yet */
-    RUN_VIEW_GOES_ON, /* its last start has no end, and it wrote lately */
-    RUN_VIEW_SILENT, /* the same, but for longer than its steps take it has written nothing: a long save, a hang, a kill
-                      */
+    RUN_VIEW_EMPTY,    /* nothing was written yet */
+    RUN_VIEW_GOES_ON,  /* its last start has no end, and it wrote lately */
+    RUN_VIEW_SILENT,   /* the same, but for longer than its steps take it has written nothing: a long save, a hang, a
+                          kill */
     RUN_VIEW_STOPPED,  /* a signal ended it; it is saved */
     RUN_VIEW_FINISHED, /* all of run.steps are done */
     RUN_VIEW_STATES
@@ -56,7 +56,7 @@ struct run_view {
     char straggler_cause[16];
     int64_t straggler_step;
     char stacks[RUN_VIEW_TEXT], stacks_cause[RUN_VIEW_TEXT]; /* where the stacks of ranks that hung lie, and why they
-                                                          were written; "": there are none */
+                                                                were written; "": there are none */
     char error[RUN_VIEW_ERRORS][RUN_VIEW_TEXT];              /* what the run left about failures, newest first */
     int n_errors;
     struct run_view_point *point; /* [n_points] */

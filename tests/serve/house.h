@@ -38,8 +38,8 @@ static inline void *serve(void *ctx)
 
 struct house_rules {
     const char *key, *template; /* template NULL: the contents, with spaces between */
-    int queue, time_s, clients,
-        request_s; /* time_s 0: longer than a test may take, for whoever is answered in the end */
+    /* time_s 0: longer than a test may take, for whoever is answered in the end. */
+    int queue, time_s, clients, request_s;
     size_t told_bytes;
 };
 

@@ -5,7 +5,7 @@
  * until the configuration is taken, a few times at most and never back to where it was. What is taken is trained then:
  * one of each kind of refusals, and by default as many kinds as a commit draws.
  *
- *   TUTTI_GRID   "all": of every kind one is trained
+ *   TUTTI_GRID        "all": of every kind one is trained
  *   TUTTI_GRID_LOUD   each refusal is told, with where its ways lead */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,18 +4,19 @@
  * One instruction makes d = c + sum of a_i b_i for a block of k products. As measured on an H100 (every one of 131,000
  * results of each of four kinds of wgmma, to the bit; scripts/cuda/products.cu):
  *   1. Products are exact: integers (significands) multiplied, exponents added, not normalised. A subnormal operand has
- * the exponent of its format's smallest normal number and no hidden bit.
+ *      the exponent of its format's smallest normal number and no hidden bit.
  *   2. c takes part as one more term, with its own exponent.
  *   3. All terms are shifted to the largest exponent among those that are not zero; `fraction` bits are kept below it,
  *      and what falls off is cut off (towards zero).
  *   4. The sum of what is left is exact; it is cut off (towards zero) to `out` fraction bits of an fp32.
  *
- *   way                    products     k   fraction  out  where it is from
- *   hopper-bf16            bf16, f16   16   25        23   measured
- *   hopper-fp8             bf16 as above; FP8 32, 13, 13     measured; cuBLAS with fast accumulation chains it over
- * depth hopper-fp8-promoted    as hopper-fp8, and the sum of each 128 of depth begins at 0 and is added in fp32, to
- * nearest: measured (cuBLAS without fast accumulation; DeepSeek-V3, 3.3.2) ampere-bf16            bf16, f16    8   24
- * 23   not measured here: arXiv 2511.10909 (k of 16 in two halves)
+ *   way                   operands    k   fraction  out  where it is from
+ *   hopper-bf16           bf16, f16   16  25        23   measured
+ *   hopper-fp8            bf16, f16   16  25        23   measured
+ *                         FP8         32  13        13   measured; cuBLAS with fast accumulation chains it over depth
+ *   hopper-fp8-promoted   as hopper-fp8, and the sum of each 128 of depth begins at 0 and is added in fp32, to nearest:
+ *                         measured (cuBLAS without fast accumulation; DeepSeek-V3, 3.3.2)
+ *   ampere-bf16           bf16, f16    8  24        23   not measured here: arXiv 2511.10909 (k of 16 in two halves)
  *
  * What is Inf or NaN is summed as in fp32; the NaN is 0x7fffffff.
  * Cost: some 20 instructions per product and thread: not fast, on purpose. Includes: base, layout/dtype.h. Order:

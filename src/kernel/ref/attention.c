@@ -5,8 +5,8 @@
  * One row of scores at a time, so memory is S numbers per thread. Backward needs no row of scores: with the saved
  * lse_i, p_ij = exp(s_ij - lse_i), and with delta_i = do_i.o_i (which equals sum_j p_ij dp_ij)
  *
- *   dv_j += drop(p_ij) do_i    ds_ij = p_ij (drop'(do_i.v_j) - delta_i)    dq_i += scale ds_ij k_j    dk_j += scale
- *                              ds_ij q_i
+ *   dv_j += drop(p_ij) do_i        ds_ij = p_ij (drop'(do_i.v_j) - delta_i)
+ *   dq_i += scale ds_ij k_j        dk_j += scale ds_ij q_i
  *
  * (Dao et al. 2022, section 3.1). dq is formed by query and dk, dv by key, each sum by one thread; the scores are
  * computed once for each. */
