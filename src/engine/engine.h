@@ -249,10 +249,10 @@ struct engine {
         _Atomic int64_t row;                    /* of the list, from 1; 0: between */
         struct program_place program;
     } place;
-    double spent_s[ENGINE_SPENT_N]; /* in training, since it was made */
-    struct program_profile *profile;   /* NULL, or filled by every step */
-    struct buffer trace_ring;       /* the host's */
-    struct trace *trace;            /* NULL, or where events go; borrowed */
+    double spent_s[ENGINE_SPENT_N];  /* in training, since it was made */
+    struct program_profile *profile; /* NULL, or filled by every step */
+    struct buffer trace_ring;        /* the host's */
+    struct trace *trace;             /* NULL, or where events go; borrowed */
     /* NULL, or called after every instruction of steps and evaluations. A window; tutti verify repeats routers' choices
      * through it. */
     void (*watch)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
