@@ -71,14 +71,13 @@ enum when { ALWAYS, WHILE_ROUNDED, WHEN_FALLEN };
 struct instr {
     enum op op;
     enum kernel_phase kphase;
-    const char
-        *what;       /* whose result or gradient it is about, or moves: for messages; what it was lowered from has it */
-    int node, layer; /* of that; -1: of none */
-    bool again;      /* recomputed */
-    int loop;        /* > 0: of the instructions that are run in rounds together, one after the other; 0: once */
-    bool once;       /* in a loop: it is run in the first round only */
-    bool refill;     /* in a loop of several rounds: it makes again what another round has overwritten */
-    int until;       /* before that instruction begins this one is done: the next one, but for rows that travel */
+    const char *what; /* whose result or gradient it is about, for messages; a name of what it was lowered from */
+    int node, layer;  /* of that; -1: of none */
+    bool again;       /* recomputed */
+    int loop;         /* > 0: of the instructions that are run in rounds together, one after the other; 0: once */
+    bool once;        /* in a loop: it is run in the first round only */
+    bool refill;      /* in a loop of several rounds: it makes again what another round has overwritten */
+    int until;        /* before that instruction begins this one is done: the next one, but for rows that travel */
     struct op_attrs at;
     int n_in, n_out;
     struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN], acc[KERNEL_MAX_IN];
