@@ -24,8 +24,8 @@ static int record(struct decoding *d, struct sized *z, int64_t rows, int64_t wan
                                                .sequences = d->cache.sequences,
                                                .most = d->cache.most,
                                                .pictures = d->pictures.rows});
-    int rc = tape_lower(&z->program, z->tape, &d->kernels,
-                         (struct lower_options){.collective_scratch = par_run_scratch}, e);
+    int rc =
+        tape_lower(&z->program, z->tape, &d->kernels, (struct lower_options){.collective_scratch = par_run_scratch}, e);
     if (rc) {
         tape_free(z->tape);
         *z = (struct sized){0};

@@ -49,8 +49,8 @@ static int program_for(struct decoding *d, int64_t n, struct err *e)
     forget_program(r);
     r->tape = tape_new();
     model_record_reading(r->tape, m, &d->params, &d->par, d->dtype, n);
-    int rc = tape_lower(&r->program, r->tape, &d->kernels,
-                         (struct lower_options){.collective_scratch = par_run_scratch}, e);
+    int rc =
+        tape_lower(&r->program, r->tape, &d->kernels, (struct lower_options){.collective_scratch = par_run_scratch}, e);
     if (rc) {
         forget_program(r);
         return rc;

@@ -36,7 +36,6 @@ bool instr_sums_weight(const struct instr *i, int k)
 
 const char *instr_path(const struct instr *i) { return i->kernel && i->kernel->way ? i->kernel->way : ""; }
 
-
 double instr_bytes(const struct instr *i)
 {
     struct kernel_call c;

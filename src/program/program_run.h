@@ -54,7 +54,7 @@ struct program_args {
      * The caller clears it when a step begins. */
     uint8_t *kept;
     struct program_profile *profile; /* NULL: no timing */
-    struct program_place *place;  /* NULL: nobody looks */
+    struct program_place *place;     /* NULL: nobody looks */
     /* Called around each instruction with its index; NULL: not. Windows: they see, and decide nothing. */
     void (*before)(void *ctx, int instr);
     void (*after)(void *ctx, int instr);

@@ -11,7 +11,7 @@ ln -s "$tutti" "$dir/build/tutti"
 cp -r "$root/examples" "$dir/"
 cp "$root/scripts/quickstart.sh" "$dir/scripts/"
 for script in deps build; do echo 'echo "$(basename "$0"): $*" >&2' >"$dir/scripts/$script.sh"; done
-cp -r "$root/src/run" "$dir/src" && cp -r "$root/src/optim" "$dir/tests/run"
+cp -r "$root/src/train" "$dir/src" && cp -r "$root/src/optim" "$dir/tests/train"
 small=(model.layers=1 model.hidden=32 model.heads=2 model.kv_heads=1 model.ffn=32 model.seq_len=64 batch.global=2 batch.micro=2 run.threads=1
     run.eval_batches=1 run.sample_tokens=10)
 quickstart() { bash "$dir/scripts/quickstart.sh" "${small[@]}" "$@" >"$dir/text" 2>"$dir/log"; }

@@ -9,7 +9,7 @@ ran=0
 mkdir -p "$dir/build" "$dir/FOLDER"
 ln -s "$tutti" "$dir/build/tutti"
 cp -r "$root/examples" "$root/docs" "$root/README.md" "$dir/"
-mkdir -p "$dir/tests" && cp -r "$root/tests/run" "$dir/tests/run" && cp -r "$root/src" "$dir/src"
+mkdir -p "$dir/tests" && cp -r "$root/tests/train" "$dir/tests/train" && cp -r "$root/src" "$dir/src"
 cp "$root/CONTRIBUTING.md" "$dir/FOLDER/a.txt"
 cd "$dir" || exit 1
 short=(model.layers=5 model.hidden=32 model.heads=4 model.ffn=64 model.seq_len=32 batch.global=16 run.steps=2 run.threads=1 run.eval_batches=1)

@@ -359,7 +359,7 @@ static bool can_act_out(enum op op, int n_in, const enum spmd *in)
 {
     if (op == OP_ADAPTED_SQUARES && n_in > 3) return false; /* one part */
     if (op >= OP_ROUTER && op != OP_ADAPTED_SQUARES && op != OP_MAGNITUDES)
-        return false; /* experts: tests/engine/test_experts.c and the layouts of tests/run */
+        return false; /* experts: tests/engine/test_experts.c and the layouts of tests/engine */
     if (op == OP_EMBED && (in[1] == SPMD_S0 || in[1] == SPMD_V)) return false; /* ids are of the table's own rows */
     if ((op == OP_XENT || op == OP_XENT_PART) && in[0] == SPMD_S1) return false;
     if ((op == OP_XENT && n_in > 2) || (op == OP_ADD && n_in > 2) || (op == OP_DROPOUT && n_in > 1)) return false;
