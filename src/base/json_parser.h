@@ -22,7 +22,7 @@ struct block {
 };
 _Static_assert(sizeof(struct block) % 16 == 0, "what follows a block's head is aligned");
 
-struct document {
+struct json_document {
     struct json root; /* first: the root is what callers hold */
     struct block *blocks;
 };
@@ -33,7 +33,7 @@ struct parser {
     bool has_nul; /* some text or key has one */
     int depth;
     char *strings; /* where the next text goes */
-    struct document *doc;
+    struct json_document *doc;
     unsigned char *room, *room_end; /* of the newest block */
     size_t block;                   /* bytes of one: as many as the values of a 4th of the document may take */
     unsigned char *stack;

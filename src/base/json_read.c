@@ -330,8 +330,8 @@ int json_read(struct json **root, const char *text, size_t n, bool published, co
     *root = NULL;
     if (n >= UINT32_MAX / 2) return err_set(e, ERR_REQUEST, "%s: a JSON document of 2 GiB or more", what);
     size_t values = 2 * n < BLOCK ? 2 * n + 256 : 0; /* short documents are one allocation and the stack */
-    size_t head = (sizeof(struct document) + n + JSON_SLACK + 15) / 16 * 16;
-    struct document *doc = xmalloc_large(head + values);
+    size_t head = (sizeof(struct json_document) + n + JSON_SLACK + 15) / 16 * 16;
+    struct json_document *doc = xmalloc_large(head + values);
     doc->blocks = NULL;
     struct parser x = {.text = (const unsigned char *)text,
                        .p = (const unsigned char *)text,
@@ -355,7 +355,7 @@ int json_read(struct json **root, const char *text, size_t n, bool published, co
 
 void json_free(struct json *root)
 {
-    struct document *doc = (struct document *)root; /* its first member */
+    struct json_document *doc = (struct json_document *)root; /* its first member */
     if (!doc) return;
     for (struct block *b = doc->blocks, *next; b; b = next) {
         next = b->next;

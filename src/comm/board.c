@@ -97,7 +97,8 @@ int64_t board_queue(struct board *b, int row, const struct desc *d)
     struct board_row *r = &b->row[row];
     lock(&r->lock);
     int64_t i = r->n++;
-    r->record[i % BOARD_RECORDS] = (struct record){.desc = *d, .state = RECORD_QUEUED, .queued_s = clock_now_s()};
+    r->record[i % BOARD_RECORDS] =
+        (struct flight_record){.desc = *d, .state = RECORD_QUEUED, .queued_s = clock_now_s()};
     unlock(&r->lock);
     return i;
 }
@@ -108,7 +109,7 @@ void board_mark(struct board *b, int row, int64_t record, enum record_state s)
     double now = clock_now_s();
     lock(&r->lock);
     if (record > r->n - BOARD_RECORDS - 1) {
-        struct record *x = &r->record[record % BOARD_RECORDS];
+        struct flight_record *x = &r->record[record % BOARD_RECORDS];
         x->state = s;
         if (s == RECORD_RUNNING) x->started_s = now;
         if (s == RECORD_DONE) x->done_s = now;
@@ -196,7 +197,7 @@ bool board_left(struct board *b, int row)
 }
 
 /* The newest record in a state, or NULL. Under the row's lock. */
-static const struct record *newest(const struct board_row *r, int state)
+static const struct flight_record *newest(const struct board_row *r, int state)
 {
     for (int64_t i = r->n - 1; i >= 0 && i >= r->n - BOARD_RECORDS; i--)
         if (r->record[i % BOARD_RECORDS].state == state) return &r->record[i % BOARD_RECORDS];
@@ -211,7 +212,7 @@ char *board_doing(struct board *b, int row, char out[BOARD_TEXT])
     size_t n = 0;
     out[0] = 0;
     lock(&r->lock);
-    const struct record *running = newest(r, RECORD_RUNNING), *done = newest(r, RECORD_DONE);
+    const struct flight_record *running = newest(r, RECORD_RUNNING), *done = newest(r, RECORD_DONE);
     if (r->state == RANK_LEFT) n += (size_t)snprintf(out + n, BOARD_TEXT - n, "has left; ");
     if (running)
         n += (size_t)snprintf(out + n, BOARD_TEXT - n, "is in %s since %.2f s; ", desc_print(text, &running->desc),
@@ -231,7 +232,7 @@ void board_running(struct board *b, int row, const char *group, struct desc *out
     *out = (struct desc){0};
     lock(&r->lock);
     for (int64_t i = r->n - 1; i >= 0 && i >= r->n - BOARD_RECORDS; i--) {
-        const struct record *x = &r->record[i % BOARD_RECORDS];
+        const struct flight_record *x = &r->record[i % BOARD_RECORDS];
         bool here = !strcmp(x->desc.group, group);
         if (x->state != RECORD_RUNNING || (out->seq && !here)) continue;
         *out = x->desc;
@@ -242,7 +243,7 @@ void board_running(struct board *b, int row, const char *group, struct desc *out
 
 #define PRINT_WITHIN_S 1.0 /* stalls.c; a rank that computes, hangs or was stopped does not say that it waits */
 
-static void print_record(const struct record *x, double now, struct str *out)
+static void print_record(const struct flight_record *x, double now, struct str *out)
 {
     char text[DESC_TEXT];
     str_printf(out, "  %10.4f", now - x->queued_s);
@@ -257,7 +258,7 @@ static void print_record(const struct record *x, double now, struct str *out)
 static void print_row(struct board *b, int row, double now, struct str *out)
 {
     struct board_row *r = &b->row[row];
-    struct record *x = xcalloc(BOARD_RECORDS, sizeof *x);
+    struct flight_record *x = xcalloc(BOARD_RECORDS, sizeof *x);
     lock(&r->lock);
     int64_t all = r->n, n = all < BOARD_RECORDS ? all : BOARD_RECORDS;
     int rank = r->rank;

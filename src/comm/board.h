@@ -45,7 +45,7 @@ const char *desc_differ(const struct desc *a, const struct desc *b);
 int desc_compare(const struct desc *a, int rank_a, const struct desc *b, int rank_b, struct err *e);
 
 enum record_state { RECORD_QUEUED, RECORD_RUNNING, RECORD_DONE };
-struct record {
+struct flight_record {
     struct desc desc;
     int32_t state;
     double queued_s, started_s, done_s; /* clock_now_s */
@@ -60,7 +60,7 @@ struct board_row {
     uint64_t pid_space;   /* processes of equal spaces see each other's pids */
     atomic_llong beat_ns; /* when this rank last looked around while it waited for others */
     int64_t n;            /* records ever made */
-    struct record record[BOARD_RECORDS];
+    struct flight_record record[BOARD_RECORDS];
 };
 
 struct board {

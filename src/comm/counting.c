@@ -59,7 +59,7 @@ static double seconds(const struct comm *c, const struct op *o, struct comm_traf
 }
 
 /* The row that a reader sees this operation in. */
-static int row_of(struct tally *t, const struct op *o)
+static int row_of(struct counted_rows *t, const struct op *o)
 {
     bool exchange = o->coll.op == COMM_EXCHANGE;
     struct tally_key k;
@@ -90,7 +90,7 @@ const struct tally_plan *tally_find(struct comm *c, const struct tally_key *k)
 const struct tally_plan *tally_plan(struct comm *c, const struct tally_key *k, const struct op *o,
                                     struct comm_traffic t, double link_s)
 {
-    struct tally *x = &c->tally;
+    struct counted_rows *x = &c->tally;
     int room = x->asked.room, i = keys_add(&x->asked, k);
     if (room != x->asked.room) x->plan = xrealloc(x->plan, (size_t)x->asked.room * sizeof *x->plan);
     x->plan[i] = (struct tally_plan){t, seconds(c, o, t), link_s, row_of(x, o)};
@@ -111,7 +111,7 @@ void tally_add(struct comm *c, const struct tally_plan *p)
     c->times.link_s += p->link_s;
 }
 
-void tally_free(struct tally *t)
+void tally_free(struct counted_rows *t)
 {
     struct tally_keys *keys[] = {&t->asked, &t->told};
     for (int i = 0; i < 2; i++) {

@@ -72,7 +72,7 @@ static bool see_all(struct comm *c, struct op *o)
 {
     for (int r = 0; r < c->size; r++) {
         const struct meet_seat *s = meet_seat(c->meet, o->meet, r);
-        struct part *p = &c->part[r];
+        struct meeting_part *p = &c->part[r];
         struct err e = {0};
         bool mine = r == c->rank;
         int row = world_row(c->w, c->world_rank[r]), rc = OK;

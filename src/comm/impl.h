@@ -133,7 +133,7 @@ struct op {
 };
 
 /* What a rank brings to an operation in one pass, as this process sees it. */
-struct part {
+struct meeting_part {
     char *in, *out;
     const int64_t *in_at, *out_at; /* all_to_all */
 };
@@ -156,7 +156,7 @@ struct tally_plan { /* of one such operation */
     double seconds, link_s;
     int row;
 };
-struct tally {
+struct counted_rows {
     struct tally_keys asked, told; /* operations; rows, which leave out what a reader does not see */
     struct tally_plan *plan;       /* [asked.room] */
     struct comm_tally *row;        /* [told.room] */
@@ -186,16 +186,16 @@ struct comm {
     int64_t open; /* engine: the first ticket that is not complete */
     char *tmp;    /* engine: TMP of the collective that runs */
     size_t tmp_bytes;
-    struct tally tally;    /* counts only */
-    struct moves sketch;   /* for predictions */
-    struct part *part;     /* [size], engine: the operation that runs in one pass */
-    int64_t *pieces;       /* [2][size][2][size + 1] that all ranks see: where pieces of all_to_all begin */
-    atomic_llong one_pass; /* operations that ran so */
-    const void **src;      /* [size], engine: the sources of a fold */
-    void **dst;            /* [size] */
-    bool *late;            /* [size of the world], stalls.c */
-    bool *fate;            /* [size], stalls.c: answered a roll call */
-    struct desc *heard;    /* [size], stalls.c: with this */
+    struct counted_rows tally; /* counts only */
+    struct moves sketch;       /* for predictions */
+    struct meeting_part *part; /* [size], engine: the operation that runs in one pass */
+    int64_t *pieces;           /* [2][size][2][size + 1] that all ranks see: where pieces of all_to_all begin */
+    atomic_llong one_pass;     /* operations that ran so */
+    const void **src;          /* [size], engine: the sources of a fold */
+    void **dst;                /* [size] */
+    bool *late;                /* [size of the world], stalls.c */
+    bool *fate;                /* [size], stalls.c: answered a roll call */
+    struct desc *heard;        /* [size], stalls.c: with this */
     struct op ring[COMM_RING];
 };
 
@@ -295,7 +295,7 @@ const struct tally_plan *tally_find(struct comm *c, const struct tally_key *k);
 const struct tally_plan *tally_plan(struct comm *c, const struct tally_key *k, const struct op *o,
                                     struct comm_traffic t, double link_s);
 void tally_add(struct comm *c, const struct tally_plan *p); /* once more */
-void tally_free(struct tally *t);
+void tally_free(struct counted_rows *t);
 
 /* comm.c: an operation of n elements in even pieces, on paper; *pieces is the caller's to free. */
 void comm_sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r, int64_t **pieces,

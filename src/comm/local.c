@@ -236,7 +236,7 @@ static void follow_seats(struct comm *c, const struct op *o)
 {
     for (int r = 0; r < c->size; r++) {
         const struct meet_seat *s = meet_seat(c->meet, o->meet, r);
-        c->part[r] = (struct part){.in = (char *)(uintptr_t)s->in, .out = (char *)(uintptr_t)s->out};
+        c->part[r] = (struct meeting_part){.in = (char *)(uintptr_t)s->in, .out = (char *)(uintptr_t)s->out};
         if (o->coll.op == COMM_ALL_TO_ALL) meet_laid_out(c, o, r);
     }
 }

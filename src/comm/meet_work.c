@@ -31,7 +31,7 @@ struct work {
     int64_t units, chunk, n_chunks; /* elements of all results in a row */
 };
 
-static const struct part *part(const struct work *w, int rank) { return &w->c->part[rank]; }
+static const struct meeting_part *part(const struct work *w, int rank) { return &w->c->part[rank]; }
 
 /* A rank whose part was done by others may be through, and use its own arrays anew, before a slow one has looked at
  * them. Two sets do: a rank comes to the next meeting but one when all have left this one. */
@@ -153,10 +153,10 @@ static void all_to_all(const struct work *w, int64_t lo, int64_t hi)
     int size = w->c->size;
     int64_t base = 0, a, b;
     for (int r = 0; r < size; r++) {
-        const struct part *to = part(w, r);
+        const struct meeting_part *to = part(w, r);
         for (int p = 0; p < size; p++)
             if (overlap(lo - base, hi - base, to->out_at[p], to->out_at[p + 1], &a, &b)) {
-                const struct part *from = part(w, p);
+                const struct meeting_part *from = part(w, p);
                 copy(w, at(w, to->out, a), at(w, from->in, from->in_at[r] + a - to->out_at[p]), b - a);
             }
         base += to->out_at[size];

@@ -71,7 +71,7 @@ static int tag_of(const struct desc *d, int turns)
 
 static void mpi_start(struct comm *c, struct request *r)
 {
-    struct group *g = c->group;
+    struct mpi_ranks *g = c->group;
     MPI_Request q;
     bool lasting = ((struct launch *)c->w->shared)->lasting;
     int tag = lasting ? TAG_GROUPS + g->id * TAGS_OF_GROUP + tag_of(r->desc, GROUP_TURNS) : tag_of(r->desc, TAG_TURNS);
@@ -111,7 +111,7 @@ static bool mpi_test(struct comm *c, struct request *r)
 
 static bool mpi_compare(struct comm *c, struct op *o)
 {
-    struct group *g = c->group;
+    struct mpi_ranks *g = c->group;
     if (!o->at_work) {
         o->at_work = 1;
         MPI_Request q;

@@ -175,7 +175,7 @@ int mpi_join(struct comm *c, struct err *e)
     struct launch *l = c->w->shared;
     int met = meet_first(c, &(struct go){0}, e);
     if (met) return met;
-    struct group *g = xcalloc(1, sizeof *g);
+    struct mpi_ranks *g = xcalloc(1, sizeof *g);
     MPI_Group all, some;
     MPI_Comm_group(l->world, &all);
     MPI_Group_incl(all, c->size, c->world_rank, &some);
@@ -202,7 +202,7 @@ int mpi_join(struct comm *c, struct err *e)
 
 void mpi_leave(struct comm *c)
 {
-    struct group *g = c->group;
+    struct mpi_ranks *g = c->group;
     bool well = !board_failed(c->w->board); /* else the others may never come */
     if (well && g->window != MPI_WIN_NULL) MPI_Win_free(&g->window);
     if (well) MPI_Comm_free(&g->comm);
@@ -228,7 +228,7 @@ static void lay_out(struct comm *c, void *p)
 }
 
 /* Its maker may close it when all see it. */
-static int all_see(struct comm *c, struct group *g, struct err *e)
+static int all_see(struct comm *c, struct mpi_ranks *g, struct err *e)
 {
     atomic_int *seen = g->memory;
     struct away away = {0};
@@ -248,10 +248,10 @@ static int all_see(struct comm *c, struct group *g, struct err *e)
 int mpi_lasting_join(struct comm *c, struct err *e)
 {
     struct launch *l = c->w->shared;
-    struct group *g = xcalloc(1, sizeof *g);
+    struct mpi_ranks *g = xcalloc(1, sizeof *g);
     struct go go = {.fd = -1, .pid = getpid()};
     bool common = one_host(c), makes = c->rank == 0;
-    *g = (struct group){.comm = l->world, .window = MPI_WIN_NULL, .memory_fd = -1, .memory_bytes = common_bytes(c)};
+    *g = (struct mpi_ranks){.comm = l->world, .window = MPI_WIN_NULL, .memory_fd = -1, .memory_bytes = common_bytes(c)};
     if (makes) go.id = c->w->rank * WORLD_COMMS + l->led++ % WORLD_COMMS;
     if (makes && common) {
         g->memory = blocks_memory_new(g->memory_bytes, &g->memory_fd);
@@ -282,7 +282,7 @@ int mpi_lasting_join(struct comm *c, struct err *e)
 
 void mpi_lasting_leave(struct comm *c)
 {
-    struct group *g = c->group;
+    struct mpi_ranks *g = c->group;
     blocks_memory_free(g->memory, g->memory_bytes, g->memory_fd);
     xfree(g);
 }

@@ -23,7 +23,7 @@ struct launch {
 };
 
 /* What a group holds. */
-struct group {
+struct mpi_ranks {
     MPI_Comm comm;
     MPI_Win window; /* MPI_WIN_NULL: no common memory, or that of a crew: */
     void *memory;

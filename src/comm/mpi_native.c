@@ -31,7 +31,7 @@ static void ints(int *counts, int *at, const int64_t *from, int size)
 
 static int start_scatter(struct comm *c, struct op *o, MPI_Request *q)
 {
-    struct group *g = c->group;
+    struct mpi_ranks *g = c->group;
     const struct coll *k = &o->coll;
     MPI_Datatype t = type_of(k->dtype);
     size_t each = dtype_bytes(k->dtype), need = (size_t)(k->in_at[c->rank + 1] - k->in_at[c->rank]) * each;
@@ -50,7 +50,7 @@ static int start_scatter(struct comm *c, struct op *o, MPI_Request *q)
 
 static int start_gather(struct comm *c, struct op *o, MPI_Request *q)
 {
-    struct group *g = c->group;
+    struct mpi_ranks *g = c->group;
     const struct coll *k = &o->coll;
     MPI_Datatype t = type_of(k->dtype);
     int *n = g->counts, *at = g->counts + c->size;
@@ -63,7 +63,7 @@ static int start_gather(struct comm *c, struct op *o, MPI_Request *q)
 
 static int start_to_all(struct comm *c, struct op *o, MPI_Request *q)
 {
-    struct group *g = c->group;
+    struct mpi_ranks *g = c->group;
     int *n = g->counts, *at = n + c->size, *m = at + c->size, *to = m + c->size;
     MPI_Datatype t = type_of(o->coll.dtype);
     ints(n, at, o->coll.in_at, c->size);
@@ -77,14 +77,14 @@ static int start_to_all(struct comm *c, struct op *o, MPI_Request *q)
 void mpi_native_start(struct comm *c, struct op *o)
 {
     const struct coll *k = &o->coll;
-    MPI_Comm in = ((struct group *)c->group)->comm;
+    MPI_Comm in = ((struct mpi_ranks *)c->group)->comm;
     MPI_Datatype t = type_of(k->dtype);
     MPI_Op sum = op_of(k->red);
     MPI_Request q = MPI_REQUEST_NULL;
     bool wait = o->may_block;
     const void *from = o->in == o->out && (k->op == COMM_ALL_REDUCE || c->rank == k->root) ? MPI_IN_PLACE : o->in;
     int n = (int)k->n, rc = MPI_SUCCESS;
-    ((struct group *)c->group)->copy_back = false;
+    ((struct mpi_ranks *)c->group)->copy_back = false;
     switch (k->op) {
     case COMM_BROADCAST:
         rc = wait ? MPI_Bcast(o->out, n, t, k->root, in) : MPI_Ibcast(o->out, n, t, k->root, in, &q);
@@ -107,7 +107,7 @@ void mpi_native_start(struct comm *c, struct op *o)
 
 bool mpi_native_test(struct comm *c, struct op *o)
 {
-    struct group *g = c->group;
+    struct mpi_ranks *g = c->group;
     MPI_Request q = request_of(o->native);
     int done = 0, rc = MPI_Test(&q, &done, MPI_STATUS_IGNORE);
     o->native = handle_of(q);

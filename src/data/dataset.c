@@ -175,7 +175,7 @@ uint64_t dataset_fingerprint(const struct dataset *d)
     struct hash64 h;
     hash64_init(&h);
     for (int i = 0; i < d->n; i++) {
-        const struct stream *s = &d->streams[i];
+        const struct sample_stream *s = &d->streams[i];
         const struct tokenfile *f = &s->file;
         uint64_t about[] = {(uint64_t)f->n_tokens,          (uint64_t)s->cuts.n, f->head.fingerprint,
                             (uint64_t)f->head.eos,          (uint64_t)f->width,  (uint64_t)f->chunk,

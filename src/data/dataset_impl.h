@@ -10,7 +10,7 @@
 #include "data/tokenfile.h"
 
 /* A source that is open. */
-struct stream {
+struct sample_stream {
     struct tokenfile file;
     struct cuts cuts;           /* of pictures only n and n_inputs */
     struct tokenfile rejected;  /* of pairs: file has the chosen answers */
@@ -23,7 +23,7 @@ struct stream {
 };
 
 struct dataset {
-    struct stream *streams;
+    struct sample_stream *streams;
     int n;
     struct dataset_mix mix; /* what the streams are of */
     struct blend blend;     /* of groups, or parts */
@@ -36,7 +36,7 @@ struct dataset {
     struct fim fim;
     double prefix_rate;
     struct mlm mlm;
-    struct spans spans; /* of no seq: none are taken out */
+    struct taken_spans spans; /* of no seq: none are taken out */
     struct sides_rule sides;
     int64_t classes;
     int32_t begin;      /* comes before a text of a class; -1: nothing does */
@@ -53,9 +53,9 @@ int dataset_check(const struct dataset_options *o, struct err *e);
 /* -- dataset_stream.c ----------------------------------------------------------------------------------------- */
 
 /* Of checked options; in any case stream_close. *objects is made where the first source wants it. */
-int stream_open(struct stream *s, struct remote **objects, const struct dataset_source *source,
+int stream_open(struct sample_stream *s, struct remote **objects, const struct dataset_source *source,
                 const struct mix_source *about, const struct dataset_options *o, struct err *e);
-void stream_close(struct stream *s);
+void stream_close(struct sample_stream *s);
 
 /* -- dataset_order.c ------------------------------------------------------------------------------------------ */
 

@@ -61,7 +61,7 @@ int dataset_pieces(const struct dataset *d, int64_t k, struct cuts_pieces *out, 
     *out = (struct cuts_pieces){0};
     dataset_where(d, k, &source, &epoch, &sample);
     if (sample < 0 || d->sees) return OK;
-    const struct stream *s = &d->streams[source];
+    const struct sample_stream *s = &d->streams[source];
     if (d->sides.encoder) { /* what is read of it */
         int64_t begin, end;
         int failed = tokenfile_document(&s->file, sample, &begin, &end, e);
@@ -93,7 +93,7 @@ double dataset_padding(const struct dataset *d, int source)
     const struct cuts *c = &d->streams[source].cuts;
     if (d->sees) return 0;
     if (d->spans.seq) return (double)spans_padding(&d->spans) / (double)d->spans.seq;
-    const struct stream *s = &d->streams[source];
+    const struct sample_stream *s = &d->streams[source];
     double places = (double)((c->n + d->group - 1) / d->group * d->group) * (double)c->rule.seq * (d->pairs ? 2 : 1);
     int64_t more = d->pairs ? s->rejected.n_tokens - s->rejected.n_documents : s->n_read; /* of the second text */
     return 1 - (double)(c->n_inputs + more) / places;

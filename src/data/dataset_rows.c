@@ -59,8 +59,8 @@ static void no_pictures(const struct dataset *d, struct batch *b, int64_t row)
 }
 
 /* Those of a document, whose n inputs are at `at` in the batch: tokens of pictures are rows of them, in order. */
-static int fill_pictures(const struct dataset *d, const struct stream *s, struct batch *b, struct place *to, int64_t at,
-                         int64_t n, int64_t document, int64_t order, struct err *e)
+static int fill_pictures(const struct dataset *d, const struct sample_stream *s, struct batch *b, struct place *to,
+                         int64_t at, int64_t n, int64_t document, int64_t order, struct err *e)
 {
     const struct text_pictures_rule *p = &d->pictures;
     int64_t tokens = 0, each = image_rule_pixels(&d->images);
@@ -153,14 +153,14 @@ static int fill_side(const struct dataset *d, const struct tokenfile *f, int64_t
 static int fill_pair(const struct dataset *d, int source, int64_t document, bool rejected, struct batch *b,
                      struct place *to, struct row_work *w, struct err *e)
 {
-    const struct stream *s = &d->streams[source];
+    const struct sample_stream *s = &d->streams[source];
     return fill_side(d, rejected ? &s->rejected : &s->file, document, b, to, w, e);
 }
 
 /* Both texts of record i. */
 static int fill_sides(const struct dataset *d, int source, int64_t i, struct batch *b, int64_t row, struct err *e)
 {
-    const struct stream *s = &d->streams[source];
+    const struct sample_stream *s = &d->streams[source];
     int64_t at = row * b->seq_len, read = 0;
     int64_t n = sides_fill(&s->file, &s->written, &d->sides, i, b->seq_len, b->tokens + at, b->targets + at,
                            b->positions + at, e);
@@ -189,7 +189,7 @@ static void pad_row(const struct dataset *d, struct batch *b, const struct place
 }
 
 /* A document of a class, or a piece of it, is a row. */
-static void fill_told(const struct dataset *d, const struct stream *s, struct batch *b, struct place *to,
+static void fill_told(const struct dataset *d, const struct sample_stream *s, struct batch *b, struct place *to,
                       int64_t document, int64_t n, const struct row_work *w)
 {
     int64_t at = to->row * b->seq_len, m = 0, leads = d->begin >= 0 && !(n && w->ids[0] == d->begin),
@@ -212,7 +212,7 @@ static void fill_told(const struct dataset *d, const struct stream *s, struct ba
     to->document = 1;
 }
 
-static int fill_packed(const struct dataset *d, const struct stream *s, struct batch *b, struct place *to,
+static int fill_packed(const struct dataset *d, const struct sample_stream *s, struct batch *b, struct place *to,
                        const struct cuts_pieces *p, struct row_work *w, struct err *e)
 {
     const struct tokenfile *f = &s->file;
@@ -241,7 +241,7 @@ static int fill_packed(const struct dataset *d, const struct stream *s, struct b
 static int fill_part(const struct dataset *d, int source, int64_t i, const uint64_t *shuffle, struct batch *b,
                      struct place *to, struct row_work *w, struct err *e)
 {
-    const struct stream *s = &d->streams[source];
+    const struct sample_stream *s = &d->streams[source];
     struct cuts_pieces p = {0};
     int code = cuts_pieces(&s->cuts, i, shuffle, &p, e);
     if (!code && d->joined) code = read_tokens(&s->file, p.p[0].begin, p.p[0].n + 1, w, e);

@@ -51,7 +51,7 @@ static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t,
 }
 
 /* A file of an older version does not say where its documents end: it is read through, which is said. */
-static int find_documents(struct stream *s, const atomic_int *give_up, struct err *e)
+static int find_documents(struct sample_stream *s, const atomic_int *give_up, struct err *e)
 {
     if (tokenfile_has_ends(&s->file)) return OK;
     double from = clock_now_s();
@@ -86,7 +86,7 @@ static int check_trained(const struct tokenfile *f, const char *path, struct err
 
 static int64_t part_length(const struct dataset_options *o) { return o->seq_len / (o->parts ? o->parts : 1); }
 
-static int cut_stream(struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
+static int cut_stream(struct sample_stream *s, const char *path, const struct dataset_options *o, struct err *e)
 {
     int64_t seq = part_length(o);
     struct cuts_rule rule = {o->pack, seq, o->window ? o->window : USUAL_WINDOW, o->group > 0};
@@ -130,7 +130,7 @@ static int open_tokenized(struct tokenfile *f, const char *path, const struct to
 }
 
 /* Both sides of every record are whole samples, so that document i of one file and of the other are a pair. */
-static int check_pairs(const struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
+static int check_pairs(const struct sample_stream *s, const char *path, const struct dataset_options *o, struct err *e)
 {
     int64_t ends[2] = {0}, longest = 0;
     for (int side = 0; side < 2; side++)
@@ -149,7 +149,7 @@ static int check_pairs(const struct stream *s, const char *path, const struct da
 }
 
 /* No picture is cut. */
-static int check_whole(const struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
+static int check_whole(const struct sample_stream *s, const char *path, const struct dataset_options *o, struct err *e)
 {
     for (int64_t i = 0, begin = 0, end; i < s->file.n_documents; i++, begin = end) {
         int code = tokenfile_ends(&s->file, i, 1, &end, e);
@@ -170,7 +170,7 @@ static int check_whole(const struct stream *s, const char *path, const struct da
 }
 
 /* A file's side of what is held out. */
-static int hold_out(struct stream *s, struct tokenfile *f, const struct dataset_options *o, struct err *e)
+static int hold_out(struct sample_stream *s, struct tokenfile *f, const struct dataset_options *o, struct err *e)
 {
     if (!(o->held.share > 0)) return OK;
     int code = tokenfile_has_ends(f) ? OK : tokenfile_find_ends(f, o->give_up, e);
@@ -182,14 +182,14 @@ static int hold_out(struct stream *s, struct tokenfile *f, const struct dataset_
 }
 
 /* Of labels of all documents those of the side that is read. */
-static void keep_labels(const struct stream *s, bool valid)
+static void keep_labels(const struct sample_stream *s, bool valid)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < s->held.n; i++)
         if ((s->held.of[i] != 0) == valid) s->labels[n++] = s->labels[i];
 }
 
-static int open_rejected(struct stream *s, const struct dataset_source *source, const char *path,
+static int open_rejected(struct sample_stream *s, const struct dataset_source *source, const char *path,
                          struct tokenize_input *how, const struct dataset_options *o, struct err *e)
 {
     how->chat.side = CHAT_REJECTED;
@@ -208,7 +208,7 @@ static int open_rejected(struct stream *s, const struct dataset_source *source, 
 }
 
 /* The other text of every record. A sample is a record, so nothing is cut. */
-static int open_written(struct stream *s, const struct dataset_source *source, const char *path,
+static int open_written(struct sample_stream *s, const struct dataset_source *source, const char *path,
                         struct tokenize_input *how, const struct dataset_options *o, struct err *e)
 {
     int64_t filled[2];
@@ -271,8 +271,8 @@ static int check_there(const char *path, struct err *e)
 }
 
 /* path: what may be said of the source's. */
-static int open_texts(struct stream *s, struct remote **objects, const struct dataset_source *source, const char *path,
-                      const struct dataset_options *o, struct err *e)
+static int open_texts(struct sample_stream *s, struct remote **objects, const struct dataset_source *source,
+                      const char *path, const struct dataset_options *o, struct err *e)
 {
     bool address = remote_is(source->path);
     char *file = address ? str_ends(path, ".tok") ? xstrdup(path) : NULL : tokenfile_find(path);
@@ -309,7 +309,7 @@ static int open_texts(struct stream *s, struct remote **objects, const struct da
 }
 
 /* A folder of Megatron-Energon with texts about pictures, by itself or as part of a metadataset. */
-static int open_folder(struct stream *s, const struct dataset_source *source, const struct mix_source *about,
+static int open_folder(struct sample_stream *s, const struct dataset_source *source, const struct mix_source *about,
                        const struct dataset_options *o, struct err *e)
 {
     struct energon_texts t;
@@ -331,7 +331,7 @@ static int open_folder(struct stream *s, const struct dataset_source *source, co
     return code ? code : check_whole(s, about->name, o, e);
 }
 
-static int open_images(struct stream *s, const struct dataset_source *source, const struct mix_source *about,
+static int open_images(struct sample_stream *s, const struct dataset_source *source, const struct mix_source *about,
                        const struct dataset_options *o, struct err *e)
 {
     struct image_index_options x = {
@@ -354,7 +354,7 @@ static int open_images(struct stream *s, const struct dataset_source *source, co
     return code;
 }
 
-int stream_open(struct stream *s, struct remote **objects, const struct dataset_source *source,
+int stream_open(struct sample_stream *s, struct remote **objects, const struct dataset_source *source,
                 const struct mix_source *about, const struct dataset_options *o, struct err *e)
 {
     s->file.file.fd = s->rejected.file.fd = s->written.file.fd = -1;
@@ -363,7 +363,7 @@ int stream_open(struct stream *s, struct remote **objects, const struct dataset_
     return open_texts(s, objects, source, about->name, o, e);
 }
 
-void stream_close(struct stream *s)
+void stream_close(struct sample_stream *s)
 {
     image_index_close(s->images);
     xfree(s->labels);

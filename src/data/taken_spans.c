@@ -36,7 +36,7 @@ bool span_counts_of(struct span_counts *s, double rate, double mean, int64_t seq
 }
 
 /* The first mark by the tokenizer's names; they must count down, as in every published vocabulary. */
-static int named_marks(struct spans *p, const struct tokenizer *t, struct err *e)
+static int named_marks(struct taken_spans *p, const struct tokenizer *t, struct err *e)
 {
     for (int64_t k = 0; k < p->n.spans; k++) {
         char name[32];
@@ -55,9 +55,9 @@ static int named_marks(struct spans *p, const struct tokenizer *t, struct err *e
     return OK;
 }
 
-int spans_init(struct spans *p, const struct span_rule *r, const struct tokenizer *t, struct err *e)
+int spans_init(struct taken_spans *p, const struct span_rule *r, const struct tokenizer *t, struct err *e)
 {
-    *p = (struct spans){.seq = r->seq, .start = (int32_t)r->start};
+    *p = (struct taken_spans){.seq = r->seq, .start = (int32_t)r->start};
     if (!span_counts_of(&p->n, r->rate, r->mean, r->seq, r->encoder))
         return err_set(e, ERR_REQUEST, "model.encoder_len: no text of %lld tokens leaves the encoder %lld",
                        (long long)r->seq, (long long)r->encoder);
@@ -105,7 +105,8 @@ static void tell(struct writer *w, int32_t id)
     w->targets[w->decoder++] = w->before = id;
 }
 
-int64_t spans_apply(const struct spans *p, uint64_t seed, int64_t sample, int32_t *ids, int32_t *targets, int32_t *text)
+int64_t spans_apply(const struct taken_spans *p, uint64_t seed, int64_t sample, int32_t *ids, int32_t *targets,
+                    int32_t *text)
 {
     const struct span_counts *n = &p->n;
     uint64_t stream = rng_stream_at(rng_stream("data/spans"), (uint64_t)sample);

@@ -36,20 +36,20 @@ struct span_rule {
     int64_t start;        /* what the decoder reads first */
     int64_t seq, encoder; /* places of a sample, of its encoder */
 };
-struct spans {
+struct taken_spans {
     struct span_counts n;
     int64_t seq;
     int32_t mark, start, eos;
 };
 /* ERR_REQUEST: the tokenizer lacks the marks, or an end of text. */
-int spans_init(struct spans *p, const struct span_rule *rule, const struct tokenizer *t, struct err *e);
+int spans_init(struct taken_spans *p, const struct span_rule *rule, const struct tokenizer *t, struct err *e);
 
 /* Places of a sample behind both its sides. */
-static inline int64_t spans_padding(const struct spans *p) { return p->seq - p->n.encoder - p->n.decoder; }
+static inline int64_t spans_padding(const struct taken_spans *p) { return p->seq - p->n.encoder - p->n.decoder; }
 
 /* ids, targets [seq] of a sample: come in as its text, of which targets has what is there (-1: nothing), and go out as
  * the sample. text [seq]: room. Returns how many targets there are. */
-int64_t spans_apply(const struct spans *p, uint64_t seed, int64_t sample, int32_t *ids, int32_t *targets,
+int64_t spans_apply(const struct taken_spans *p, uint64_t seed, int64_t sample, int32_t *ids, int32_t *targets,
                     int32_t *text);
 
 #endif

@@ -16,7 +16,7 @@ enum { CANVAS_BOX = 74 }; /* the width of a column's boxes, in pixels */
 struct canvas {
     const struct config *c;
     struct library books;
-    struct fold fold;
+    struct layout_fold fold;
     const struct book **rank; /* [fold.drawn]: the ranks drawn, ascending */
     int *x;                   /* [fold.drawn]: where each has its column */
     int y, width;

@@ -52,7 +52,7 @@ static void choose(enum level *level, const struct fold_axis *axes, int n, int r
                 level[i] = steps[k].to;
 }
 
-static void push(struct fold *f, struct fold_item item)
+static void push(struct layout_fold *f, struct fold_item item)
 {
     GROW(f->item, f->n, f->room, 1);
     f->item[f->n++] = item;
@@ -60,7 +60,7 @@ static void push(struct fold *f, struct fold_item item)
 }
 
 /* Coordinates [from, to) of an axis are folded. */
-static void push_band(struct fold *f, const struct fold_axis *axes, int i, int base, int from, int to)
+static void push_band(struct layout_fold *f, const struct fold_axis *axes, int i, int base, int from, int to)
 {
     bool alike = true;
     for (int c = from; c < to; c++) alike = alike && !axes[i].unlike[c];
@@ -71,7 +71,7 @@ static void push_band(struct fold *f, const struct fold_axis *axes, int i, int b
                                .alike = alike});
 }
 
-static void walk(struct fold *f, const struct fold_axis *axes, const enum level *level, int n, int i, int base)
+static void walk(struct layout_fold *f, const struct fold_axis *axes, const enum level *level, int n, int i, int base)
 {
     if (i == n) {
         push(f, (struct fold_item){.first = base, .last = base, .axis = -1, .groups = 1, .alike = true});
@@ -84,7 +84,7 @@ static void walk(struct fold *f, const struct fold_axis *axes, const enum level 
     }
 }
 
-void fold_add(struct fold *f, const struct fold_axis *axes, int n_axes, int first, int room)
+void fold_add(struct layout_fold *f, const struct fold_axis *axes, int n_axes, int first, int room)
 {
     enum level level[FOLD_AXES];
     CHECK(n_axes <= FOLD_AXES, "%d axes", n_axes);
@@ -92,8 +92,8 @@ void fold_add(struct fold *f, const struct fold_axis *axes, int n_axes, int firs
     walk(f, axes, level, n_axes, 0, first);
 }
 
-void fold_free(struct fold *f)
+void fold_free(struct layout_fold *f)
 {
     xfree(f->item);
-    *f = (struct fold){0};
+    *f = (struct layout_fold){0};
 }

@@ -27,13 +27,13 @@ struct fold_item {
     bool alike;      /* folded: they are like the group before the first of them */
 };
 
-struct fold {
+struct layout_fold {
     struct fold_item *item;
     int n, room, drawn;
 };
 
 /* Axes from the outermost inwards: rank = first + sum of coordinate x stride. Draws `room` ranks or fewer. Appends. */
-void fold_add(struct fold *f, const struct fold_axis *axes, int n_axes, int first, int room);
-void fold_free(struct fold *f);
+void fold_add(struct layout_fold *f, const struct fold_axis *axes, int n_axes, int first, int room);
+void fold_free(struct layout_fold *f);
 
 #endif

@@ -16,7 +16,7 @@ const char *time_kind_name(enum time_kind k)
 
 static int by_time(const void *a, const void *b)
 {
-    const struct span *x = a, *y = b;
+    const struct timing_span *x = a, *y = b;
     if (x->from != y->from) return x->from < y->from ? -1 : 1;
     if (x->to != y->to) return x->to > y->to ? -1 : 1;
     return (int)x->kind - (int)y->kind; /* as they lie in one another */
@@ -24,7 +24,7 @@ static int by_time(const void *a, const void *b)
 
 static int by_id(const void *a, const void *b)
 {
-    const struct part *x = a, *y = b;
+    const struct timing_part *x = a, *y = b;
     if (x->id != y->id) return x->id < y->id ? -1 : 1;
     return x->rank - y->rank;
 }
@@ -44,12 +44,12 @@ static int by_wait(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-static struct arrival *arrivals(struct lines *x)
+static struct arrival *arrivals(struct timing_lines *x)
 {
     struct arrival *a = xcalloc(to_size(x->n_parts) + 1, sizeof *a);
     if (x->n_parts) qsort(x->part, to_size(x->n_parts), sizeof *x->part, by_id);
     for (int64_t i = 0, n; i < x->n_parts; i += n) {
-        const struct part *last = &x->part[i];
+        const struct timing_part *last = &x->part[i];
         for (n = 1; i + n < x->n_parts && x->part[i + n].id == x->part[i].id; n++)
             if (x->part[i + n].from > last->from) last = &x->part[i + n];
         for (int64_t k = i; k < i + n; k++)
@@ -84,10 +84,11 @@ struct account {
 };
 
 /* The row of a stage and action. */
-static int64_t cell(const struct span *action) { return (int64_t)action->stage * TIME_ACTIONS + action->what; }
+static int64_t cell(const struct timing_span *action) { return (int64_t)action->stage * TIME_ACTIONS + action->what; }
 
 /* ns of a box that no inner one covers, ending at `to`. */
-static void charge(struct account *a, const struct span *s, int64_t from, int64_t to, const struct span *action)
+static void charge(struct account *a, const struct timing_span *s, int64_t from, int64_t to,
+                   const struct timing_span *action)
 {
     double all = 1e-9 * (double)(to - from), late = 0;
     enum time_kind kind = s->kind == SPAN_KERNEL ? TIME_COMPUTE : s->kind == SPAN_CALL ? TIME_EXPOSED : TIME_OTHER;
@@ -103,7 +104,7 @@ static void charge(struct account *a, const struct span *s, int64_t from, int64_
 }
 
 /* The innermost action that is open; NULL: none. */
-static const struct span *action_in(const struct span *const *stack, int depth)
+static const struct timing_span *action_in(const struct timing_span *const *stack, int depth)
 {
     while (depth && stack[depth - 1]->kind != SPAN_ACTION) depth--;
     return depth ? stack[depth - 1] : NULL;
@@ -111,9 +112,9 @@ static const struct span *action_in(const struct span *const *stack, int depth)
 
 enum { DEPTH = 64 };
 /* One step and the spans in it, in order of time. */
-static bool count_step(struct account *a, const struct span *s, int64_t n)
+static bool count_step(struct account *a, const struct timing_span *s, int64_t n)
 {
-    const struct span *stack[DEPTH];
+    const struct timing_span *stack[DEPTH];
     int depth = 0;
     int64_t at = s[0].from;
     for (int64_t i = 0; i <= n; i++) {
@@ -140,7 +141,7 @@ struct window {
     bool any;
 };
 
-static void note_actions(struct window *w, const struct span *s, int64_t n)
+static void note_actions(struct window *w, const struct timing_span *s, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         if (s[i].kind != SPAN_ACTION) continue;
@@ -157,13 +158,13 @@ static int bad_file(const char *what, int rank, struct err *e)
 }
 
 enum { STEPS_MOST = 1 << 22 };
-static void find_steps(const struct lines *x, struct timing *t)
+static void find_steps(const struct timing_lines *x, struct timing *t)
 {
     t->first_step = INT64_MAX;
     t->last_step = 0;
     for (int r = 0; r < t->n_ranks; r++)
         for (int64_t i = 0; i < x->rank[r].n; i++) {
-            const struct span *s = &x->rank[r].span[i];
+            const struct timing_span *s = &x->rank[r].span[i];
             if (s->kind != SPAN_STEP) continue;
             if (s->step < t->first_step) t->first_step = s->step;
             if (s->step > t->last_step) t->last_step = s->step;
@@ -227,7 +228,7 @@ static void summarise(struct timing *t, const struct window *window, int64_t n_w
     qsort(t->operation, (size_t)t->n_operations, sizeof *t->operation, by_seconds);
 }
 
-static int count(struct lines *x, const char *what, struct err *e)
+static int count(struct timing_lines *x, const char *what, struct err *e)
 {
     struct timing *t = x->t;
     find_steps(x, t);
@@ -261,7 +262,7 @@ static int count(struct lines *x, const char *what, struct err *e)
     return rc;
 }
 
-static int finish(struct timing *t, struct lines *x, int rc, const char *what, struct err *e)
+static int finish(struct timing *t, struct timing_lines *x, int rc, const char *what, struct err *e)
 {
     if (!rc) rc = count(x, what, e);
     lines_free(x);
@@ -272,14 +273,14 @@ static int finish(struct timing *t, struct lines *x, int rc, const char *what, s
 int timing_read(struct timing *t, const char *path, struct err *e)
 {
     *t = (struct timing){.arena = arena_new(), .schedule = ""};
-    struct lines x = {.t = t};
+    struct timing_lines x = {.t = t};
     return finish(t, &x, lines_read_file(&x, path, e), path, e);
 }
 
 int timing_parse(struct timing *t, const char *text, size_t n, const char *what, struct err *e)
 {
     *t = (struct timing){.arena = arena_new(), .schedule = ""};
-    struct lines x = {.t = t};
+    struct timing_lines x = {.t = t};
     return finish(t, &x, lines_read_text(&x, text, n, what, e), what, e);
 }
 

@@ -50,7 +50,8 @@ static int time_action_of(const char *cat, const char *action)
     return strstr(action, "BW") ? TIME_BW : TIME_B;
 }
 
-static void add_span(struct lines *x, struct rank_lines *r, const char *cat, const struct json *args, struct span s)
+static void add_span(struct timing_lines *x, struct rank_lines *r, const char *cat, const struct json *args,
+                     struct timing_span s)
 {
     s.kind = SPAN_OTHER;
     s.what = -1;
@@ -83,14 +84,14 @@ static void add_span(struct lines *x, struct rank_lines *r, const char *cat, con
     r->span[r->n++] = s;
 }
 
-static void add_part(struct lines *x, const struct json *args, int64_t from, int rank)
+static void add_part(struct timing_lines *x, const struct json *args, int64_t from, int rank)
 {
     GROW(x->part, x->n_parts, x->room_parts, 1);
     x->part[x->n_parts++] =
-        (struct part){.id = hash_text(text_of(args, "id"), 0),
-                      .from = from,
-                      .rank = rank,
-                      .of = hash_text(text_of(args, "group"), json_int(json_get(args, "ticket"), -1))};
+        (struct timing_part){.id = hash_text(text_of(args, "id"), 0),
+                             .from = from,
+                             .rank = rank,
+                             .of = hash_text(text_of(args, "group"), json_int(json_get(args, "ticket"), -1))};
 }
 
 static void clock_error(struct timing *t, const struct json *args)
@@ -99,7 +100,7 @@ static void clock_error(struct timing *t, const struct json *args)
     if (isfinite(us) && us * 1e-6 > t->clock_error_s) t->clock_error_s = us * 1e-6;
 }
 
-static void meta(struct lines *x, const char *name, const struct json *args, int rank)
+static void meta(struct timing_lines *x, const char *name, const struct json *args, int rank)
 {
     struct timing *t = x->t;
     if (!strcmp(name, "tutti.rank")) {
@@ -119,7 +120,7 @@ static void meta(struct lines *x, const char *name, const struct json *args, int
     }
 }
 
-static int begin(struct lines *x, const struct json *v, const char *what, struct err *e)
+static int begin(struct timing_lines *x, const struct json *v, const char *what, struct err *e)
 {
     const struct json *args = json_get(v, "args");
     int64_t ranks = json_int(json_get(args, "ranks"), 0), version = json_int(json_get(args, "version"), 0);
@@ -140,7 +141,7 @@ static int begin(struct lines *x, const struct json *v, const char *what, struct
     return OK;
 }
 
-static bool event(struct lines *x, const struct json *v)
+static bool event(struct timing_lines *x, const struct json *v)
 {
     const char *ph = text_of(v, "ph"), *cat = text_of(v, "cat");
     const struct json *args = json_get(v, "args");
@@ -150,11 +151,11 @@ static bool event(struct lines *x, const struct json *v)
     if (*ph != 'X') return *ph != 0;
     if (!ns_of(json_get(v, "ts"), &from) || !ns_of(json_get(v, "dur"), &dur) || dur < 0) return false;
     if (!strcmp(cat, "comm")) add_part(x, args, from, (int)rank);
-    else add_span(x, &x->rank[rank], cat, args, (struct span){.from = from, .to = from + dur});
+    else add_span(x, &x->rank[rank], cat, args, (struct timing_span){.from = from, .to = from + dur});
     return true;
 }
 
-static int one_line(struct lines *x, const char *text, size_t n, const char *what, struct err *e)
+static int one_line(struct timing_lines *x, const char *text, size_t n, const char *what, struct err *e)
 {
     struct json *v;
     while (n && (text[n - 1] == ',' || text[n - 1] == '\r' || text[n - 1] == ' ')) n--;
@@ -172,7 +173,7 @@ static int one_line(struct lines *x, const char *text, size_t n, const char *wha
     return rc;
 }
 
-int lines_read_text(struct lines *x, const char *text, size_t n, const char *what, struct err *e)
+int lines_read_text(struct timing_lines *x, const char *text, size_t n, const char *what, struct err *e)
 {
     int rc = OK;
     for (const char *p = text, *end; !rc && p < text + n; p = end + 1) {
@@ -184,7 +185,7 @@ int lines_read_text(struct lines *x, const char *text, size_t n, const char *wha
     return rc;
 }
 
-int lines_read_file(struct lines *x, const char *path, struct err *e)
+int lines_read_file(struct timing_lines *x, const char *path, struct err *e)
 {
     FILE *f;
     int rc = fs_stream_open(&f, path, FS_LINES_MOST, e);
@@ -210,10 +211,10 @@ int lines_read_file(struct lines *x, const char *path, struct err *e)
     return rc;
 }
 
-void lines_free(struct lines *x)
+void lines_free(struct timing_lines *x)
 {
     for (int r = 0; x->rank && r < x->t->n_ranks; r++) xfree(x->rank[r].span);
     xfree(x->rank);
     xfree(x->part);
-    *x = (struct lines){0};
+    *x = (struct timing_lines){0};
 }

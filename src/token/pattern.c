@@ -239,7 +239,7 @@ static int read_choice(struct reader *r, int *out)
 /* -- making the graph --------------------------------------------------------------------------------------- */
 
 /* What a match from a step may begin with, once what follows it is known. */
-static void find_first(const struct reader *r, struct pattern *x, struct step *s)
+static void find_first(const struct reader *r, struct pattern *x, struct pattern_step *s)
 {
     if (s->kind == STEP_ACCEPT) {
         s->first[0] = s->first[1] = UINT64_MAX;
@@ -253,7 +253,7 @@ static void find_first(const struct reader *r, struct pattern *x, struct step *s
         s->beyond_ascii = set->n && set->r[set->n - 1].hi >= 0x80;
         if (s->kind == STEP_CHAR || s->min > 0) return;
     }
-    const struct step *also[] = {&x->steps[s->next], s->kind == STEP_FORK ? &x->steps[s->other] : NULL};
+    const struct pattern_step *also[] = {&x->steps[s->next], s->kind == STEP_FORK ? &x->steps[s->other] : NULL};
     for (int i = 0; i < 2 && also[i]; i++) {
         s->first[0] |= also[i]->first[0];
         s->first[1] |= also[i]->first[1];
@@ -262,9 +262,9 @@ static void find_first(const struct reader *r, struct pattern *x, struct step *s
 }
 
 /* Nothing that the loop takes could begin what follows, so giving back characters never helps. */
-static bool never_backs(const struct reader *r, const struct pattern *x, const struct step *loop)
+static bool never_backs(const struct reader *r, const struct pattern *x, const struct pattern_step *loop)
 {
-    const struct step *after = &x->steps[loop->next];
+    const struct pattern_step *after = &x->steps[loop->next];
     const struct ranges *set = &r->sets[loop->set];
     if (after->beyond_ascii && set->n && set->r[set->n - 1].hi >= 0x80) return false;
     for (uint32_t c = 0; c < 128; c++)
@@ -272,7 +272,7 @@ static bool never_backs(const struct reader *r, const struct pattern *x, const s
     return true;
 }
 
-static int add_step(const struct reader *r, struct pattern *x, struct step s, int *out)
+static int add_step(const struct reader *r, struct pattern *x, struct pattern_step s, int *out)
 {
     if (x->n_steps == PATTERN_STEPS) return LEAVE;
     if (s.kind == STEP_LOOP && !s.flag) s.flag = x->steps[s.next].kind == STEP_ACCEPT || never_backs(r, x, &s);
@@ -288,26 +288,27 @@ static int emit(const struct reader *r, struct pattern *x, int t, int next, int 
     int a, b, rc;
     switch (n->kind) {
     case TREE_EMPTY: *out = next; return OK;
-    case TREE_CHAR: return add_step(r, x, (struct step){.kind = STEP_CHAR, .next = next, .set = n->set}, out);
+    case TREE_CHAR: return add_step(r, x, (struct pattern_step){.kind = STEP_CHAR, .next = next, .set = n->set}, out);
     case TREE_LOOP:
         return add_step(r, x,
-                        (struct step){.kind = STEP_LOOP,
-                                      .next = next,
-                                      .set = n->set,
-                                      .min = n->min,
-                                      .max = n->max,
-                                      .flag = n->flag},
+                        (struct pattern_step){.kind = STEP_LOOP,
+                                              .next = next,
+                                              .set = n->set,
+                                              .min = n->min,
+                                              .max = n->max,
+                                              .flag = n->flag},
                         out);
     case TREE_BOTH: rc = emit(r, x, n->b, next, &b); return rc ? rc : emit(r, x, n->a, b, out);
     case TREE_EITHER:
         rc = emit(r, x, n->a, next, &a);
         if (!rc) rc = emit(r, x, n->b, next, &b);
-        return rc ? rc : add_step(r, x, (struct step){.kind = STEP_FORK, .other = a, .next = b}, out);
+        return rc ? rc : add_step(r, x, (struct pattern_step){.kind = STEP_FORK, .other = a, .next = b}, out);
     case TREE_LOOK:
-        rc = add_step(r, x, (struct step){.kind = STEP_ACCEPT}, &a);
+        rc = add_step(r, x, (struct pattern_step){.kind = STEP_ACCEPT}, &a);
         if (!rc) rc = emit(r, x, n->a, a, &a);
         return rc ? rc
-                  : add_step(r, x, (struct step){.kind = STEP_LOOK, .other = a, .next = next, .flag = n->flag}, out);
+                  : add_step(r, x, (struct pattern_step){.kind = STEP_LOOK, .other = a, .next = next, .flag = n->flag},
+                             out);
     }
     return LEAVE;
 }
@@ -380,7 +381,7 @@ int pattern_new(struct pattern **out, const char *text, size_t n, struct err *e)
     r->e = e;
     int root = 0, accept = 0, rc = read_choice(r, &root);
     if (!rc && r->at < n) rc = LEAVE; /* a ) too many */
-    if (!rc) rc = add_step(r, x, (struct step){.kind = STEP_ACCEPT}, &accept);
+    if (!rc) rc = add_step(r, x, (struct pattern_step){.kind = STEP_ACCEPT}, &accept);
     if (!rc) rc = emit(r, x, root, accept, &x->start);
     if (!rc) find_entries(x);
     if (!rc) make_masks(r, x);

@@ -26,7 +26,7 @@ static inline uint32_t mask_at(const struct pattern *x, const unsigned char *p, 
     return x->pages[x->page_of[c / PAGE]][c % PAGE];
 }
 
-static inline bool may_begin(const struct step *s, const unsigned char *p)
+static inline bool may_begin(const struct pattern_step *s, const unsigned char *p)
 {
     return *p >= 0x80 ? s->beyond_ascii : s->first[*p >> 6] >> (*p & 63) & 1;
 }
@@ -35,7 +35,7 @@ static int64_t walk(struct walk *w, int i, size_t at);
 
 /* What follows a repetition of which the longest run ends at `at`: tried from there, then from one character less,
  * ... */
-static int64_t walk_back(struct walk *w, const struct step *s, size_t at, int64_t count)
+static int64_t walk_back(struct walk *w, const struct pattern_step *s, size_t at, int64_t count)
 {
     for (;;) {
         int64_t end = walk(w, s->next, at);
@@ -51,7 +51,7 @@ static int64_t walk_back(struct walk *w, const struct step *s, size_t at, int64_
 static int64_t walk(struct walk *w, int i, size_t at)
 {
     for (;;) {
-        const struct step *s = &w->x->steps[i];
+        const struct pattern_step *s = &w->x->steps[i];
         int len;
         int64_t count = 0, got;
         if (--w->left < 0) return GAVE_UP;
@@ -91,7 +91,7 @@ enum pattern_result pattern_find(const struct pattern *x, const unsigned char *p
                                  int64_t *left, size_t *at, size_t *end)
 {
     struct walk w = {.x = x, .p = p, .n = n, .final = final};
-    const struct step *start = &x->steps[x->start];
+    const struct pattern_step *start = &x->steps[x->start];
     for (*at = from; *at <= n; ++*at) {
         while (*at < n && ((p[*at] & 0xC0) == 0x80 || !may_begin(start, p + *at))) ++*at;
         int64_t most = *left < STEPS_MAX ? *left : STEPS_MAX;

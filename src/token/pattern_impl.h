@@ -11,7 +11,7 @@
 struct pattern;
 void pattern_find_seams(struct pattern *x);
 
-enum step_kind {
+enum pattern_step_kind {
     STEP_ACCEPT,
     STEP_CHAR, /* one character of class `set` */
     STEP_LOOP, /* min to max of them, as many as there are, fewer when what follows fails (unless possessive) */
@@ -19,8 +19,8 @@ enum step_kind {
     STEP_LOOK  /* what begins at `other` matches here (negated: does not); nothing is used up */
 };
 
-struct step {
-    enum step_kind kind;
+struct pattern_step {
+    enum pattern_step_kind kind;
     int next, other;
     int set;
     int32_t min, max;
@@ -39,7 +39,7 @@ struct pattern_seam {
 enum { PATTERN_SETS = 32, PATTERN_STEPS = 1024, PAGE = 256, N_PAGES = 0x110000 / PAGE };
 
 struct pattern {
-    struct step steps[PATTERN_STEPS];
+    struct pattern_step steps[PATTERN_STEPS];
     int n_steps, start;
     int16_t enter[128]; /* the step to begin with at an ASCII character: forks that cannot are passed already */
     /* Bit k of a code point's mask: it is in set k. Equal pages are stored once. */

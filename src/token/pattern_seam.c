@@ -19,7 +19,7 @@ static void reach(const struct pattern *x, int i, bool *seen)
 {
     if (seen[i]) return;
     seen[i] = true;
-    const struct step *s = &x->steps[i];
+    const struct pattern_step *s = &x->steps[i];
     if (s->kind == STEP_FORK) reach(x, s->other, seen);
     if (s->kind == STEP_FORK || s->kind == STEP_LOOK || (s->kind == STEP_LOOP && s->min == 0)) reach(x, s->next, seen);
 }
@@ -27,13 +27,13 @@ static void reach(const struct pattern *x, int i, bool *seen)
 /* Is the end of the match reachable from step i without taking a character, and without a condition? */
 static bool ends(const struct pattern *x, int i)
 {
-    const struct step *s = &x->steps[i];
+    const struct pattern_step *s = &x->steps[i];
     if (s->kind == STEP_ACCEPT) return true;
     if (s->kind == STEP_FORK) return ends(x, s->other) || ends(x, s->next);
     return s->kind == STEP_LOOP && s->min == 0 && ends(x, s->next);
 }
 
-static bool takes(const struct pattern *x, const struct step *s, unsigned char b)
+static bool takes(const struct pattern *x, const struct pattern_step *s, unsigned char b)
 {
     return (s->kind == STEP_CHAR || s->kind == STEP_LOOP) && x->pages[0][b] >> s->set & 1;
 }
@@ -41,15 +41,15 @@ static bool takes(const struct pattern *x, const struct step *s, unsigned char b
 /* Does a match begin with b, whatever follows: from step i, unconditionally? */
 static bool begins(const struct pattern *x, int i, unsigned char b)
 {
-    const struct step *s = &x->steps[i];
+    const struct pattern_step *s = &x->steps[i];
     if (takes(x, s, b) && (s->kind == STEP_CHAR || s->min <= 1) && ends(x, s->next)) return true;
     if (s->kind == STEP_FORK) return begins(x, s->other, b) || begins(x, s->next, b);
     return s->kind == STEP_LOOP && s->min == 0 && !takes(x, s, b) && begins(x, s->next, b);
 }
 
-static bool looks_past(const struct pattern *x, const struct step *look, unsigned char b)
+static bool looks_past(const struct pattern *x, const struct pattern_step *look, unsigned char b)
 {
-    const struct step *s = &x->steps[look->other];
+    const struct pattern_step *s = &x->steps[look->other];
     return s->kind == STEP_CHAR && x->steps[s->next].kind == STEP_ACCEPT && !takes(x, s, b);
 }
 
@@ -58,7 +58,7 @@ static uint32_t sets_within(const struct pattern *x, unsigned char b, bool *seen
 {
     uint32_t within = 0;
     for (int i = 0; i < x->n_steps; i++) {
-        const struct step *s = &x->steps[i];
+        const struct pattern_step *s = &x->steps[i];
         if (s->kind != STEP_CHAR && s->kind != STEP_LOOP) continue;
         memset(seen, 0, (size_t)x->n_steps);
         reach(x, s->next, seen);

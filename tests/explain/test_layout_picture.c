@@ -169,7 +169,7 @@ static void check_bands(const char *keys, int ranks, int room)
 {
     struct opened o;
     struct library l;
-    struct fold f = {0};
+    struct layout_fold f = {0};
     struct err e = {0};
     const struct book *a, *b;
     enum axis dense[MESH_VIEW_MAX];
@@ -229,7 +229,7 @@ static void test_fold(void **state)
     (void)state;
     uint64_t k = 0;
     for (int i = 0; i < 2000; i++) {
-        struct fold f = {0};
+        struct layout_fold f = {0};
         struct fold_axis axis[4];
         bool unlike[4][32];
         int n = 1, room = 1 + (int)(rng_u32(3, 1, k++) % 20), first = (int)(rng_u32(3, 1, k++) % 5), next = first;

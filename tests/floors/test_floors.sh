@@ -191,6 +191,14 @@ if [ "$(wc -l <"$work/found")" != 4 ]; then
     exit 1
 fi
 
+# tags_twice SRC: what two headers both define under one tag: a search for a name finds one.
+tags_twice() {
+    grep -rhoE '^(struct|enum|union) [a-z_0-9]+ \{' --include='*.h' "$1" | sort | uniq -d | sed 's/ {$/: two headers have one of this tag/'
+}
+printf 'struct one {\n    int a;\n};\nstruct two {\n' >"$work/small/one/b.h"
+printf 'struct one;\nenum one {\nstruct two {\n' >"$work/small/two/b.h"
+[ "$(tags_twice "$work/small")" = "struct two: two headers have one of this tag" ] || { echo "the check of tags finds: $(tags_twice "$work/small")"; exit 1; }
+
 cat >"$work/globals.c" <<'C'
 static const char *const table[] = {"a", "b"};
 int counter = 1;
@@ -212,6 +220,7 @@ check_sources "$table" "$root/src" whole >"$work/found"
 check_globals "$table" "$library" >>"$work/found"
 # A file's name says where an idea is: no name twice, but for kernel families, whose files are named for the rows of one table.
 grep -vE '^(.*/)?kernel/(ref|cpu|onednn|none|cuda)/' "$work/files" | sed 's|.*/||' | sort | uniq -d | sed 's/$/: a file of this name is in two rooms/' >>"$work/found"
+tags_twice "$root/src" >>"$work/found"
 if [ -s "$work/found" ]; then
     cat "$work/found"
     echo "$(wc -l <"$work/found") breaches of tests/floors/floors.txt"

@@ -428,7 +428,7 @@ VEC_INLINE vf attn_cap_slope(const struct attn *x, vf s)
 static void attn_dropout(const struct attn *x, const struct attn_block *k, float *factor)
 {
     const struct kernel_call *c = x->c;
-    struct mask m;
+    struct chance_mask m;
     mask_init(&m, &x->at->dropout, c->step);
     uint64_t n = (uint64_t)x->drop_k, sequence = c->step->first_token / (uint64_t)x->drop_seq + (uint64_t)k->b;
     uint64_t base = attention_drop_row(x->at, sequence, (uint64_t)k->h) * (uint64_t)x->drop_q + (uint64_t)k->at_q;

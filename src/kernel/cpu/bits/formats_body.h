@@ -54,7 +54,7 @@ VEC_INLINE void formats_encode_range(const struct formats_call *c, int64_t lo, i
 VEC_INLINE void formats_chance_range(const struct formats_call *c, int64_t lo, int64_t hi, const struct format_info f)
 {
     vi over = vi_set(c->saturate ? f.max_code : f.over_code);
-    struct mask m = {.seed = c->random->seed, .stream = c->random->stream};
+    struct chance_mask m = {.seed = c->random->seed, .stream = c->random->stream};
     for (int64_t begin = lo; begin < hi; begin += MASK_CHUNK) {
         int64_t end = begin + MASK_CHUNK < hi ? begin + MASK_CHUNK : hi;
         const uint32_t *words = mask_words(&m, c->random->first + (uint64_t)begin, end - begin);

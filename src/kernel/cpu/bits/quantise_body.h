@@ -122,7 +122,7 @@ struct quantise_work {
     uint32_t signs;
     bool plain; /* q is a value of the format, perhaps times E4M3: bf16 by cutting off */
     float *buffer;
-    struct mask random;
+    struct chance_mask random;
     int64_t words_row, words_lo, words_hi; /* which the generator made last */
     const uint32_t *words;
 };

@@ -17,7 +17,7 @@
 
 #include "kernel/cpu/tile/tile.h"
 
-enum pack_kind { PACK_F32_F32, PACK_BF16_F32, PACK_F16_F32, PACK_BF16_BF16, PACK_F32_BF16 };
+enum panel_kind { PACK_F32_F32, PACK_BF16_F32, PACK_F16_F32, PACK_BF16_BF16, PACK_F32_BF16 };
 
 #define PACK_INLINE __attribute__((always_inline)) static inline
 
@@ -39,7 +39,7 @@ PACK_INLINE __m512i load16_raw(const void *p, __mmask16 m)
 {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p));
 }
-PACK_INLINE __m512 load16_f32(const void *p, enum pack_kind kind, __mmask16 m)
+PACK_INLINE __m512 load16_f32(const void *p, enum panel_kind kind, __mmask16 m)
 {
     if (kind == PACK_BF16_F32) return _mm512_castsi512_ps(_mm512_slli_epi32(load16_raw(p, m), 16));
     if (kind == PACK_F16_F32) return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p));
@@ -47,7 +47,7 @@ PACK_INLINE __m512 load16_f32(const void *p, enum pack_kind kind, __mmask16 m)
 }
 
 /* Sixteen units along depth of one lane; n elements are there. */
-PACK_INLINE __m512i units_of_lane(const char *p, enum pack_kind kind, int64_t n)
+PACK_INLINE __m512i units_of_lane(const char *p, enum panel_kind kind, int64_t n)
 {
     if (kind == PACK_BF16_BF16) return _mm512_maskz_loadu_epi16((__mmask32)((1ull << clamp_n(n, 32)) - 1), p);
     if (kind == PACK_F32_BF16) {
@@ -58,7 +58,7 @@ PACK_INLINE __m512i units_of_lane(const char *p, enum pack_kind kind, int64_t n)
     return _mm512_castps_si512(load16_f32(p, kind, mask16(n)));
 }
 /* One unit of sixteen lanes: the rows at p and, for pairs, at p + row; n_depth elements of depth are there. */
-PACK_INLINE __m512i unit_of_lanes(const char *p, enum pack_kind kind, __mmask16 lanes, size_t row, int64_t n_depth)
+PACK_INLINE __m512i unit_of_lanes(const char *p, enum panel_kind kind, __mmask16 lanes, size_t row, int64_t n_depth)
 {
     if (kind == PACK_BF16_BF16) {
         __m512i lo = load16_raw(p, lanes);
@@ -107,7 +107,7 @@ PACK_INLINE void transpose16(__m512i r[16])
  * by side). width, by_lane, depth_dense and kind are constants where this is called. */
 PACK_INLINE void pack512_slab(int32_t *out, const struct tile_src *s, int64_t lanes, int64_t depth, int64_t d,
                               int64_t pad, const int width, const bool by_lane, const bool depth_dense,
-                              const enum pack_kind kind)
+                              const enum panel_kind kind)
 {
     const int per = kind == PACK_BF16_BF16 || kind == PACK_F32_BF16 ? 2 : 1; /* elements of depth in a unit */
     const size_t each = kind == PACK_F32_F32 || kind == PACK_F32_BF16 ? 4 : 2;
@@ -149,7 +149,7 @@ PACK_INLINE void pack512_slab(int32_t *out, const struct tile_src *s, int64_t la
 /* All panels. Memory is read along its dense dimension: panel by panel where depth is dense; else slab by slab
  * across the panels, since rows of the source may be a page and more apart (the logits' are 100 KB). */
 PACK_INLINE void pack512_all(void *dst, const struct tile_src *s, int64_t lanes, int64_t depth, const int width,
-                             const bool by_lane, const int step, const enum pack_kind kind)
+                             const bool by_lane, const int step, const enum panel_kind kind)
 {
     const int per = kind == PACK_BF16_BF16 || kind == PACK_F32_BF16 ? 2 : 1;
     const int64_t pad = (depth + step - 1) / step * step, panel = pad / per * width;

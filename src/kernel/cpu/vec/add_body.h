@@ -12,7 +12,7 @@
 
 /* One row: y = a + times dropout(b), or that alone when a is NULL; times 0 is 1. Any of the three may be the same
  * memory. */
-VEC_INLINE void dropout_row_of(void *y, const void *a, const void *b, int64_t n, struct mask *m, uint64_t first,
+VEC_INLINE void dropout_row_of(void *y, const void *a, const void *b, int64_t n, struct chance_mask *m, uint64_t first,
                                float times, enum dtype t)
 {
     for (int64_t begin = 0; begin < n; begin += MASK_CHUNK) {
@@ -28,7 +28,7 @@ VEC_INLINE void dropout_row_of(void *y, const void *a, const void *b, int64_t n,
         }
     }
 }
-VEC_APART void dropout_row(void *y, const void *a, const void *b, int64_t n, struct mask *m, uint64_t first,
+VEC_APART void dropout_row(void *y, const void *a, const void *b, int64_t n, struct chance_mask *m, uint64_t first,
                            float times, enum dtype t)
 {
     V_TYPED(t, dropout_row_of, y, a, b, n, m, first, times);
@@ -43,7 +43,7 @@ VEC_INLINE uint64_t mask_first(const struct kernel_call *c, int64_t r)
 
 static void add_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    struct mask m;
+    struct chance_mask m;
     mask_init(&m, at_dropout(&c->at), c->step);
     for (int64_t r = lo; r < hi; r++)
         dropout_row(row_at(&c->out[0], r), row_at(&c->in[0], r), row_at(&c->in[1], r), view_cols(main_view(c)), &m,
@@ -53,7 +53,7 @@ VEC_BLOCK_KERNEL(add_fwd)
 
 static void dropout_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    struct mask m;
+    struct chance_mask m;
     mask_init(&m, at_dropout(&c->at), c->step);
     for (int64_t r = lo; r < hi; r++)
         dropout_row(row_at(&c->out[0], r), NULL, row_at(&c->in[0], r), view_cols(main_view(c)), &m,
@@ -63,7 +63,7 @@ VEC_BLOCK_KERNEL(dropout_fwd)
 
 static void dropout_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    struct mask m;
+    struct chance_mask m;
     mask_init(&m, at_dropout(&c->at), c->step);
     for (int64_t r = lo; r < hi; r++)
         dropout_row(row_at(&c->din[0], r), row_or_null(&c->acc[0], r), row_at(&c->dout[0], r), view_cols(main_view(c)),
@@ -83,7 +83,7 @@ VEC_INLINE void add_row(void *dst, const void *acc, const void *src, int64_t n, 
 /* b's gradient first: a's may overwrite dout. */
 VEC_INLINE void add_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    struct mask m;
+    struct chance_mask m;
     mask_init(&m, at_dropout(&c->at), c->step);
     int64_t n = view_cols(main_view(c));
     for (int64_t r = lo; r < hi; r++) {

@@ -14,13 +14,13 @@
 enum { MASK_CHUNK = 256, MASK_ROOM = MASK_CHUNK + 8 * VQL };
 
 /* How a call drops: threshold 0 and scale 1 when it does not. */
-struct mask {
+struct chance_mask {
     uint64_t seed, stream;
     uint32_t threshold;
     float scale;
     uint32_t words[MASK_ROOM];
 };
-VEC_INLINE void mask_init(struct mask *m, const struct dropout_attrs *at, const struct step_info *step)
+VEC_INLINE void mask_init(struct chance_mask *m, const struct dropout_attrs *at, const struct step_info *step)
 {
     bool on = dropout_active(at, step);
     m->seed = on ? step->seed : 0;
@@ -48,7 +48,7 @@ VEC_INLINE void philox_blocks(uint64_t seed, uint64_t stream, uint64_t block, ui
 }
 
 /* Words of elements first .. first + n - 1, n <= MASK_CHUNK. */
-VEC_INLINE const uint32_t *mask_words(struct mask *m, uint64_t first, int64_t n)
+VEC_INLINE const uint32_t *mask_words(struct chance_mask *m, uint64_t first, int64_t n)
 {
     int64_t skip = (int64_t)(first % 4), need = skip + n;
     for (int64_t at = 0; at < need; at += 4 * VQL)
@@ -57,7 +57,7 @@ VEC_INLINE const uint32_t *mask_words(struct mask *m, uint64_t first, int64_t n)
 }
 /* v times the scale where kept, 0 where dropped. The order of unsigned words is that of signed ones with the sign
  * bit turned over. */
-VEC_INLINE vf mask_apply(const struct mask *m, const uint32_t *words, vf v)
+VEC_INLINE vf mask_apply(const struct chance_mask *m, const uint32_t *words, vf v)
 {
     vi flip = vi_set(0x80000000u);
     vmask dropped = vi_gt(vi_set(m->threshold ^ 0x80000000u), vi_xor(vi_load(words), flip));
