@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "config/config_memory.h"
 #include "config/config_offload.h"
+#include "engine/engine.h"
 
 struct part {
     const char *key;

@@ -17,6 +17,7 @@
 #include "config/config_lines.h"
 #include "config/config_recipe.h"
 #include "remote/remote.h"
+#include "engine/engine.h"
 
 static const struct rule {
     const char *prefix;

@@ -25,6 +25,7 @@
 #include "config/config_recipe.h"
 #include "config/config_run.h"
 #include "config/needs.h"
+#include "engine/engine.h"
 
 /* The text of the file that a key names; nothing where it names none. */
 static int read_text(const char **out, const char *path, const struct conf *f, const char *key, struct arena *a,

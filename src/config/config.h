@@ -15,7 +15,6 @@
 #include "layout/dtype.h"
 #include "nn/model.h"
 #include "optim/optim.h"
-#include "engine/engine.h"
 
 struct config_source {
     const char *path, *column;
@@ -282,7 +281,8 @@ void config_print(const struct config *c, struct str *out);
 struct optim_config config_optim(const struct config *c);
 struct lr_config config_lr(const struct config *c);
 enum dtype config_dtype(const struct config *c);
-int64_t config_loss_rows(const struct config *c);           /* tokens per chunk of the head */
+int64_t config_loss_rows(const struct config *c); /* tokens per chunk of the head */
+struct engine_config;
 struct engine_config config_engine(const struct config *c); /* what train, plan, verify and bench all start from */
 /* Whether the pipeline that c (resolved) asks for can be made of its ranks, microbatches and layers. */
 int config_check_pipeline(const struct config *c, struct err *e);

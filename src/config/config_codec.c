@@ -2,6 +2,7 @@
 /* A codec that is as wide as what it is given, or wider, would save nothing and round for it: refused, but for the one
  * that changes nothing at all. */
 #include "config/config_codec.h"
+#include "engine/engine.h"
 
 static enum codec codec_of(int word, enum dtype kept)
 {

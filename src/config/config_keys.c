@@ -5,6 +5,7 @@
 #include "config/needs.h"
 #include "data/chat.h"
 #include "data/pack.h"
+#include "engine/engine.h"
 #include "media/view.h"
 
 #define AT(field) offsetof(struct config, field)

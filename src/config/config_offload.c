@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "config/config_codec.h"
 #include "config/config_memory.h"
+#include "engine/engine.h"
 
 static const struct {
     const char *name;

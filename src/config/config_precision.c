@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config_precision.c: what each type of numbers needs beside it, and what it cannot have. */
 #include "config/config_precision.h"
+#include "engine/engine.h"
 
 #include <math.h>
 

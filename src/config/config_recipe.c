@@ -2,6 +2,7 @@
 /* The model is recorded on paper, as every rank of tp and cp would, and its products asked whether they fit: what is
  * refused here is what the engine would refuse, and what is advised was tried. */
 #include "config/config_recipe.h"
+#include "engine/engine.h"
 
 #include <stdio.h>
 #include <string.h>

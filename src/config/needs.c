@@ -14,6 +14,7 @@
 #include "config/key.h"
 #include "data/pack.h"
 #include "media/view.h"
+#include "engine/engine.h"
 
 static bool no_from(const struct config *c) { return !c->from.dir; }
 static bool no_text(const struct config *c) { return model_sees(&c->model); }

@@ -7,6 +7,7 @@
 
 #include "comm/comm.h"
 #include "config/config.h"
+#include "engine/engine.h"
 
 struct ranks {
     struct comm *world; /* borrowed; NULL: alone */

@@ -7,6 +7,7 @@
 #include "config/config_codec.h"
 #include "config/config_optim.h"
 #include "config/config_recipe.h"
+#include "engine/engine.h"
 
 /* Newton-Schulz in bf16 multiplies what is small beside the largest singular value by up to 3.44^5 = 485: an element of
  * a matrix of low rank that was rounded the other way, 2^-9 of it, comes out as a part of a whole update. With equal
