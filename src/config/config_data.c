@@ -140,7 +140,7 @@ static bool is_changed(struct config *c, const struct conf *f, const char *key)
 static int check_encoder(struct config *c, const struct conf *f, struct err *e)
 {
     bool tells = !model_sees(&c->model) && model_tells(&c->model);
-    if (c->model.family != MODEL_BERT) return OK;
+    if (!model_encodes(&c->model)) return OK;
     if (c->data.mlm.mask + c->data.mlm.random > 1)
         return conf_error(f, e, "data.mlm.mask",
                           "%g, with data.mlm.random %g: more than all; choose at most 1 together", c->data.mlm.mask,

@@ -73,7 +73,7 @@ static int take_length(struct config *c, const struct conf *f, const struct mode
     }
     if (key_given(f, key_row("model.max_positions"), &c->model.max_positions))
         return OK; /* the two keys are compared later */
-    if (m->family == MODEL_GPT2 || m->family == MODEL_BERT)
+    if (m->family == MODEL_GPT2 || model_encodes(m))
         return conf_error(f, e, "model.seq_len", "%lld, but the table of positions of %s ends; choose at most %lld",
                           (long long)c->model.seq_len, dir, (long long)m->max_positions);
     return conf_error(f, e, "model.seq_len",
@@ -104,7 +104,7 @@ int from_take(struct config *c, const struct conf *f, const struct weights *w, s
                           "model that it was made of",
                           weights_path(w));
     if (c->train.objective == OBJECTIVE_REWARD) theirs.model.tie_embeddings = false; /* it has no output matrix */
-    if (m->family == MODEL_BERT && !m->classes && c->model.classes) {                /* a new head: start_weights.h */
+    if (model_encodes(m) && !m->classes && c->model.classes) {                       /* a new head: start_weights.h */
         theirs.model.classes = c->model.classes;
         theirs.model.tie_embeddings = false;
     }

@@ -15,12 +15,8 @@
 /* The nearest of their architectures; DeepSeek-V2's router is the plain one. */
 static enum hf_family hf_family_of(const struct model_config *m)
 {
-    static const enum hf_family family[MODEL_N] = {HF_GPT2,    HF_LLAMA,   HF_MIXTRAL, HF_DEEPSEEK_V3, HF_VIT,
-                                                   HF_BERT,    HF_MISTRAL, HF_QWEN2,   HF_QWEN3,       HF_QWEN3_MOE,
-                                                   HF_SMOLLM3, HF_OLMO2,   HF_PHI3,    HF_GEMMA2,      HF_GEMMA3,
-                                                   HF_GPT_OSS, HF_MAMBA2,  HF_LLAVA,   HF_NEMOTRON_H,  HF_T5};
     bool plain = m->moe.score == SCORE_SOFTMAX && !m->moe.norm_topk && !m->moe.bias && m->mla.rope_pairs;
-    return m->family == MODEL_DEEPSEEK && plain ? HF_DEEPSEEK_V2 : family[m->family];
+    return m->family == MODEL_DEEPSEEK && plain ? HF_DEEPSEEK_V2 : model_families[m->family].type;
 }
 
 struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32_t eos)

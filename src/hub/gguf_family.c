@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/str.h"
 #include "model/rope.h"
 
 #define EMBEDDING                                                                                                      \
@@ -84,20 +85,14 @@ static const struct gguf_name gpt2_names[] = {
     HEAD,
 };
 
-static const struct gguf_family families[] = {
-    {MODEL_GPT2, "gpt2", gpt2_names, false, 0, NULL},
-    {MODEL_LLAMA, "llama", before_names, true, 0, NULL},
-    {MODEL_MISTRAL, "llama", before_names, true, 0, NULL},
-    {MODEL_MIXTRAL, "llama", before_names, true, 0, NULL},
-    {MODEL_SMOLLM3, "smollm3", before_names, true, 4, NULL},
-    {MODEL_QWEN2, "qwen2", before_names, false, 0, NULL},
-    {MODEL_QWEN3, "qwen3", before_names, false, 0, NULL},
-    {MODEL_QWEN3_MOE, "qwen3moe", before_names, false, 0, NULL},
-    {MODEL_OLMO2, "olmo2", after_names, false, 0, NULL},
-    {MODEL_PHI3, "phi3", phi3_names, false, 0, NULL},
-    {MODEL_GEMMA2, "gemma2", both_names, false, 0, "xo"},
-    {MODEL_GEMMA3, "gemma3", both_names, false, 0, "5xo"},
+enum { HALVES = false, NEIGHBOURS = true };
+
+/* clang-format off */
+static const struct gguf_family families[MODEL_N] = {
+#define GGUF(id, architecture, names, turn, every, local) [MODEL_##id] = {architecture, names##_names, turn, every, local},
+#include "model/families.def"
 };
+/* clang-format on */
 
 bool gguf_has(const struct gguf_name *n, const struct model_config *m)
 {
@@ -185,18 +180,28 @@ static int check_numbers(const struct gguf_family *f, const struct model_config 
     return OK;
 }
 
+/* With those that are written, in the order of their rows. */
+static int refuse_family(const char *what, struct err *e)
+{
+    static const enum model_family written[] = {
+#define GGUF(id, ...) MODEL_##id,
+#include "model/families.def"
+    };
+    struct str all = {0};
+    size_t n = sizeof written / sizeof *written;
+    for (size_t i = 0; i < n; i++)
+        str_printf(&all, "%s%s", !i ? "" : i + 1 < n ? ", " : " and ", model_family_name(written[i]));
+    int rc = err_set(e, ERR_REQUEST, "%s: models of this family are not written as GGUF; those of %s are", what,
+                     str_text(&all));
+    str_free(&all);
+    return rc;
+}
+
 int gguf_family_of(const struct gguf_family **f, const struct hf_model *h, const char *what, struct err *e)
 {
     const struct model_config *m = &h->model;
-    *f = NULL;
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-        if (families[i].family == m->family) *f = &families[i];
-    if (!*f)
-        return refuse(what,
-                      "models of this family are not written as GGUF; those of gpt2, llama, mistral, mixtral, smollm3, "
-                      "qwen2, "
-                      "qwen3, qwen3_moe, olmo2, phi3, gemma2 and gemma3 are",
-                      e);
+    *f = &families[m->family];
+    if (!(*f)->architecture) return refuse_family(what, e);
     /* their own config.json says no other numbers than the family's */
     int rc = m->family == MODEL_GPT2 ? OK : hf_config_expressible(h, e);
     return rc || m->family == MODEL_GPT2 ? rc : check_numbers(*f, m, what, e);

@@ -29,9 +29,9 @@ struct gguf_name {
     char heads; /* rows are reordered where neighbours turn: q or k */
     enum gguf_join join;
 };
+/* Rows of GGUF in model/families.def. */
 struct gguf_family {
-    enum model_family family;
-    const char *architecture;
+    const char *architecture;      /* NULL: it is not written */
     const struct gguf_name *names; /* ends with ours NULL; names with a layer stand together */
     bool neighbours;               /* columns that turn together are neighbours; else halves, as ours */
     int64_t rope_every;            /* the reader turns all layers but each such; 0: all */

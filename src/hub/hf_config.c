@@ -28,29 +28,12 @@ enum {
 }; /* a state is as large after any text, and T5's distances have a bucket each: the
       longest that a run takes by itself */
 
+/* clang-format off */
 const struct hf_row hf_rows[HF_N] = {
-    [HF_GPT2] = {"gpt2", "GPT2LMHeadModel", MODEL_GPT2, "GPT2ForSequenceClassification"},
-    [HF_LLAMA] = {"llama", "LlamaForCausalLM", MODEL_LLAMA, "LlamaForSequenceClassification"},
-    [HF_MIXTRAL] = {"mixtral", "MixtralForCausalLM", MODEL_MIXTRAL, "MixtralForSequenceClassification"},
-    [HF_DEEPSEEK_V2] = {"deepseek_v2", "DeepseekV2ForCausalLM", MODEL_DEEPSEEK, "DeepseekV2ForSequenceClassification"},
-    [HF_DEEPSEEK_V3] = {"deepseek_v3", "DeepseekV3ForCausalLM", MODEL_DEEPSEEK, "DeepseekV3ForSequenceClassification"},
-    [HF_VIT] = {"vit", "ViTForImageClassification", MODEL_VIT, NULL},
-    [HF_BERT] = {"bert", BERT_UNMASKS, MODEL_BERT, NULL},
-    [HF_MISTRAL] = {"mistral", "MistralForCausalLM", MODEL_MISTRAL, "MistralForSequenceClassification"},
-    [HF_QWEN2] = {"qwen2", "Qwen2ForCausalLM", MODEL_QWEN2, "Qwen2ForSequenceClassification"},
-    [HF_QWEN3] = {"qwen3", "Qwen3ForCausalLM", MODEL_QWEN3, "Qwen3ForSequenceClassification"},
-    [HF_QWEN3_MOE] = {"qwen3_moe", "Qwen3MoeForCausalLM", MODEL_QWEN3_MOE, "Qwen3MoeForSequenceClassification"},
-    [HF_SMOLLM3] = {"smollm3", "SmolLM3ForCausalLM", MODEL_SMOLLM3, "SmolLM3ForSequenceClassification"},
-    [HF_OLMO2] = {"olmo2", "Olmo2ForCausalLM", MODEL_OLMO2, "Olmo2ForSequenceClassification"},
-    [HF_PHI3] = {"phi3", "Phi3ForCausalLM", MODEL_PHI3, "Phi3ForSequenceClassification"},
-    [HF_GEMMA2] = {"gemma2", "Gemma2ForCausalLM", MODEL_GEMMA2, "Gemma2ForSequenceClassification"},
-    [HF_GEMMA3] = {"gemma3_text", "Gemma3ForCausalLM", MODEL_GEMMA3, "Gemma3TextForSequenceClassification"},
-    [HF_GPT_OSS] = {"gpt_oss", "GptOssForCausalLM", MODEL_GPT_OSS, "GptOssForSequenceClassification"},
-    [HF_MAMBA2] = {"mamba2", "Mamba2ForCausalLM", MODEL_MAMBA2, NULL},
-    [HF_LLAVA] = {"llava", "LlavaForConditionalGeneration", MODEL_LLAVA, NULL},
-    [HF_NEMOTRON_H] = {"nemotron_h", "NemotronHForCausalLM", MODEL_NEMOTRON_H, NULL},
-    [HF_T5] = {"t5", "T5ForConditionalGeneration", MODEL_T5, NULL},
+#define MODEL_TYPE(id, letters, family, type, writes, scores, ...) [HF_##id] = {type, writes, MODEL_##family, scores},
+#include "model/families.def"
 };
+/* clang-format on */
 
 const char *hf_family_name(enum hf_family f)
 {
@@ -271,12 +254,12 @@ static int settle_bert(struct hf_model *m, const struct json *config, const stru
 {
     struct model_config *c = &m->model;
     const struct json *names = json_get(config, "id2label"), *list = json_get(config, "architectures");
+    const char *unmasks = hf_rows[m->family].architecture;
     bool named = names && json_kind(names) == JSON_OBJECT, tells = is_architecture(config, BERT_TELLS);
     (void)ignore; /* no nested keys here */
-    if (list && !tells && !is_architecture(config, BERT_UNMASKS) && !is_architecture(config, "BertForPreTraining"))
-        return err_set(e, ERR_REQUEST,
-                       "%s: architectures: %.60s is not computed here; " BERT_UNMASKS " and " BERT_TELLS " are", what,
-                       json_kind(list) == JSON_ARRAY ? json_string(json_at(list, 0), NULL, "?") : "no list");
+    if (list && !tells && !is_architecture(config, unmasks) && !is_architecture(config, "BertForPreTraining"))
+        return err_set(e, ERR_REQUEST, "%s: architectures: %.60s is not computed here; %s and " BERT_TELLS " are", what,
+                       json_kind(list) == JSON_ARRAY ? json_string(json_at(list, 0), NULL, "?") : "no list", unmasks);
     if (tells && named && c->classes && json_size(names) != (size_t)c->classes)
         return err_set(e, ERR_REQUEST, "%s: id2label: names %zu labels, num_labels is %lld", what, json_size(names),
                        (long long)c->classes);
@@ -423,24 +406,22 @@ static int refuse_family(const char *type, const char *what, struct err *e)
     return rc;
 }
 
+/* What follows from several numbers of a family. */
+typedef int settle_fn(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                      struct err *e);
+
 int hf_text_read(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
                  struct err *e)
 {
-    static int (*const settle[MODEL_N])(struct hf_model *, const struct json *, const struct hf_ignore *, const char *,
-                                        struct err *) = {[MODEL_GPT2] = settle_gpt2,
-                                                         [MODEL_MIXTRAL] = settle_mixtral,
-                                                         [MODEL_DEEPSEEK] = settle_deepseek,
-                                                         [MODEL_GPT_OSS] = settle_gpt_oss,
-                                                         [MODEL_VIT] = settle_vit,
-                                                         [MODEL_BERT] = settle_bert,
-                                                         [MODEL_MAMBA2] = settle_mamba2,
-                                                         [MODEL_NEMOTRON_H] = settle_nemotron_h,
-                                                         [MODEL_T5] = settle_t5};
+    static settle_fn *const settle[HF_N] = {
+#define MODEL_TYPE(id, letters, family, type, writes, scores, settle, ...) [HF_##id] = settle_##settle,
+#include "model/families.def"
+    };
     unsigned in = 1u << m->family;
     int rc = hf_keys_check(m->family, config, ignore, what, e);
     if (rc == OK) rc = hf_numbers_read(&m->model, model_numbers, config, in, what, e);
     if (rc == OK) rc = hf_numbers_read(m, hf_more_numbers, config, in, what, e);
-    if (rc == OK) rc = (settle[m->model.family] ? settle[m->model.family] : settle_llama)(m, config, ignore, what, e);
+    if (rc == OK) rc = settle[m->family](m, config, ignore, what, e);
     if (rc == OK) rc = hf_own_read(m, config, what, e);
     if (rc == OK) rc = hf_rope_check(&m->model, config, what, e);
     if (rc == OK) rc = read_token_ids(m, config, what, e);

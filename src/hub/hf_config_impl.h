@@ -5,10 +5,9 @@
 
 #include "hub/hf.h"
 
-#define BERT_UNMASKS "BertForMaskedLM"
 #define BERT_TELLS "BertForSequenceClassification"
 
-/* ours: the family that computes it; scores: the name of a reward model, NULL: there is none. */
+/* Rows of MODEL_TYPE in model/families.def. */
 struct hf_row {
     const char *name, *architecture;
     enum model_family ours;

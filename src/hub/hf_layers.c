@@ -7,8 +7,6 @@
 
 #include "base/mem.h"
 
-static unsigned bit(enum hf_family f) { return 1u << f; }
-
 /* ---- which layers are local ---- */
 enum local_rule {
     LOCAL_NONE,     /* the family has no window */
@@ -17,18 +15,25 @@ enum local_rule {
     LOCAL_UNTURNED, /* those that do not turn */
     LOCAL_EVERY,    /* all but each n-th, n of sliding_window_pattern */
 };
-static const struct {
+static const struct local {
     enum local_rule rule;
     int64_t usual; /* of max_window_layers, or of the n */
     bool asks;     /* use_sliding_window has to be true */
     bool lists;    /* layer_types is read and written */
-} rules[HF_N] = {
-    [HF_MISTRAL] = {LOCAL_ALL, 0, false, false},    [HF_QWEN2] = {LOCAL_BEHIND, 28, true, true},
-    [HF_QWEN3] = {LOCAL_BEHIND, 28, true, true},    [HF_QWEN3_MOE] = {LOCAL_ALL, 0, true, false},
-    [HF_SMOLLM3] = {LOCAL_UNTURNED, 0, true, true}, [HF_PHI3] = {LOCAL_ALL, 0, false, false},
-    [HF_GEMMA2] = {LOCAL_EVERY, 2, false, true},    [HF_GEMMA3] = {LOCAL_EVERY, 6, false, true},
-    [HF_GPT_OSS] = {LOCAL_EVERY, 2, false, true},
+} windows[WINDOWS_N] = {
+#define WINDOWS(id, rule, usual, asks, lists) [WINDOWS_##id] = {LOCAL_##rule, usual, asks, lists},
+#include "model/families.def"
 };
+
+/* What a family's row of MODEL_TYPE says. */
+static const struct local *local_of(enum hf_family f)
+{
+    static const enum hf_windows of[HF_N] = {
+#define MODEL_TYPE(id, letters, family, type, writes, scores, settle, names, windows) [HF_##id] = WINDOWS_##windows,
+#include "model/families.def"
+    };
+    return &windows[of[f]];
+}
 
 static int whole(const struct json *config, const char *key, int64_t least, int64_t *n, const char *what, struct err *e)
 {
@@ -62,15 +67,16 @@ static int local_by_list(bool *has, int64_t n, const struct json *config, const 
 static int local_by_rule(bool *has, const struct hf_model *m, const struct json *config, const char *what,
                          struct err *e)
 {
-    int64_t n = rules[m->family].usual;
+    const struct local *x = local_of(m->family);
+    int64_t n = x->usual;
     int rc = OK;
-    if (rules[m->family].rule == LOCAL_BEHIND) rc = whole(config, "max_window_layers", 0, &n, what, e);
-    if (rules[m->family].rule == LOCAL_EVERY && m->family == HF_GEMMA3)
+    if (x->rule == LOCAL_BEHIND) rc = whole(config, "max_window_layers", 0, &n, what, e);
+    if (x->rule == LOCAL_EVERY && m->family == HF_GEMMA3)
         rc = whole(config,
                    hf_given(config, "sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern", 1,
                    &n, what, e);
     for (int64_t l = 0; rc == OK && l < m->model.layers; l++) {
-        switch (rules[m->family].rule) {
+        switch (x->rule) {
         case LOCAL_BEHIND: has[l] = l >= n; break;
         case LOCAL_UNTURNED: has[l] = !layer_pattern_has(&m->model.attn.rope, l); break;
         case LOCAL_EVERY: has[l] = (l + 1) % n != 0; break;
@@ -91,12 +97,13 @@ static int pattern_of(const bool *has, int64_t n, struct layer_pattern *p, const
 static int read_local(struct hf_model *m, bool *has, const struct json *config, const char *what, struct err *e)
 {
     struct model_config *c = &m->model;
-    if (rules[m->family].rule == LOCAL_NONE) return OK;
+    const struct local *x = local_of(m->family);
+    if (x->rule == LOCAL_NONE) return OK;
     const struct json *asked = json_get(config, "use_sliding_window");
-    if (rules[m->family].asks && hf_given(config, "use_sliding_window") && json_kind(asked) != JSON_BOOL)
+    if (x->asks && hf_given(config, "use_sliding_window") && json_kind(asked) != JSON_BOOL)
         return err_set(e, ERR_REQUEST, "%s: use_sliding_window: wanted true or false", what);
-    if (rules[m->family].asks && !json_bool(asked, false)) c->attn.window = 0;
-    bool lists = rules[m->family].lists && hf_given(config, "layer_types");
+    if (x->asks && !json_bool(asked, false)) c->attn.window = 0;
+    bool lists = x->lists && hf_given(config, "layer_types");
     int rc = lists ? local_by_list(has, c->layers, config, what, e) : local_by_rule(has, m, config, what, e);
     bool any = false;
     for (int64_t l = 0; l < c->layers; l++) any |= has[l];
@@ -112,7 +119,7 @@ static int read_rope(struct hf_model *m, bool *has, const struct json *config, c
 {
     const struct json *list = NULL;
     int64_t every = 4, n = m->model.layers;
-    if (m->family != HF_SMOLLM3) return OK;
+    if (local_of(m->family)->rule != LOCAL_UNTURNED) return OK;
     int rc = hf_given(config, "no_rope_layers") ? list_of(config, "no_rope_layers", n, &list, what, e)
                                                 : whole(config, "no_rope_layer_interval", 1, &every, what, e);
     for (int64_t l = 0; rc == OK && l < n; l++) { /* 1: it does, whatever the key's name says */
@@ -240,15 +247,15 @@ static void put_kinds(struct json_out *o, const struct hf_put *p)
     xfree(text);
 }
 
-bool hf_layers_windows(enum hf_family f) { return rules[f].rule != LOCAL_NONE; }
+bool hf_layers_windows(enum hf_family f) { return local_of(f)->rule != LOCAL_NONE; }
 
 bool hf_layers_says(const struct hf_model *m, const struct number *n)
 {
     const struct model_config *c = &m->model;
     const struct layer_pattern *p = (const void *)((const char *)c + n->row.offset);
     if (layer_pattern_count(p, c->layers) == c->layers) return true;
-    if (p == &c->attn.local) return !c->attn.window || rules[m->family].lists;
-    if (p == &c->attn.rope) return m->family == HF_SMOLLM3;
+    if (p == &c->attn.local) return !c->attn.window || local_of(m->family)->lists;
+    if (p == &c->attn.rope) return local_of(m->family)->rule == LOCAL_UNTURNED;
     return m->family == HF_QWEN3_MOE && !c->moe.first_dense;
 }
 
@@ -296,22 +303,20 @@ static void put_one(struct json_out *o, const struct hf_put *p) { json_put_int(o
 
 void hf_layers_add(struct hf_puts *s, const struct hf_model *m)
 {
-    static const struct {
-        unsigned in;
+    const struct local *x = local_of(m->family);
+    bool sparse = m->family == HF_QWEN3_MOE, kinds = m->family == HF_NEMOTRON_H;
+    const struct {
+        bool there;
         struct hf_put put;
     } rows[] = {
-#define WINDOWS (1u << HF_QWEN2 | 1u << HF_QWEN3 | 1u << HF_SMOLLM3)
-        {WINDOWS | 1u << HF_QWEN3_MOE, {127, "use_sliding_window", put_windowed, NULL, NULL}},
-        {1u << HF_QWEN2 | 1u << HF_QWEN3, {128, "max_window_layers", put_behind, NULL, NULL}},
-        {WINDOWS | 1u << HF_GEMMA2 | 1u << HF_GEMMA3 | 1u << HF_GPT_OSS, {129, "layer_types", put_types, NULL, NULL}},
-        {1u << HF_SMOLLM3, {126, "no_rope_layers", put_turns, NULL, NULL}},
-        {1u << HF_QWEN3_MOE, {240, "decoder_sparse_step", put_one, NULL, NULL}},
-        {1u << HF_QWEN3_MOE, {241, "mlp_only_layers", put_plain, NULL, NULL}},
-        {1u << HF_NEMOTRON_H, {41, "hybrid_override_pattern", put_kinds, NULL, NULL}},
+        {x->asks, {127, "use_sliding_window", put_windowed, &m->model, NULL}},
+        {x->rule == LOCAL_BEHIND, {128, "max_window_layers", put_behind, &m->model, NULL}},
+        {x->lists, {129, "layer_types", put_types, &m->model, NULL}},
+        {x->rule == LOCAL_UNTURNED, {126, "no_rope_layers", put_turns, &m->model, NULL}},
+        {sparse, {240, "decoder_sparse_step", put_one, &m->model, NULL}},
+        {sparse, {241, "mlp_only_layers", put_plain, &m->model, NULL}},
+        {kinds, {41, "hybrid_override_pattern", put_kinds, &m->model, NULL}},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct hf_put p = rows[i].put;
-        p.of = &m->model;
-        if (rows[i].in & bit(m->family)) hf_puts_add(s, p);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].there) hf_puts_add(s, rows[i].put);
 }

@@ -459,51 +459,48 @@ const struct hf_name hf_mtp_names[] = {
     END,
 };
 
-const struct hf_family_names hf_family_names[HF_N] = {
-    /* clang-format off */
-    [HF_GPT2] = {gpt2_first, gpt2_last, {{gpt2_layer, false}}, {{NULL, false}}, "transformer.",
-                 {".attn.bias", ".attn.masked_bias", NULL}},
+/* clang-format off */
 #define DECODER(attention, mlp)                                                                                        \
-    {llama_first, llama_last, {{attention, false}, {mlp, false}}, {{NULL, false}}, "model.", {".rotary_emb.inv_freq", NULL}}
-    [HF_LLAMA] = DECODER(decoder_attention, decoder_mlp),
-    [HF_MISTRAL] = DECODER(decoder_attention, decoder_mlp),
-    [HF_QWEN2] = DECODER(decoder_attention, decoder_mlp),
-    [HF_QWEN3] = DECODER(decoder_attention, decoder_mlp),
-    [HF_SMOLLM3] = DECODER(decoder_attention, decoder_mlp),
-    [HF_OLMO2] = DECODER(olmo2_attention, decoder_mlp),
-    [HF_PHI3] = DECODER(phi3_attention, phi3_mlp),
-    [HF_GEMMA2] = DECODER(gemma_attention, decoder_mlp),
-    [HF_GEMMA3] = DECODER(gemma_attention, decoder_mlp),
-    [HF_QWEN3_MOE] = {llama_first, llama_last, {{decoder_attention, false}, {decoder_mlp, false}},
-                      {{decoder_attention, false}, {deepseek_router, false}, {deepseek_open, true}, {deepseek_close, true}},
-                      "model.", {".rotary_emb.inv_freq", NULL}},
-    [HF_GPT_OSS] = {llama_first, llama_last, {{gpt_oss_attention, false}},
-                    {{gpt_oss_attention, false}, {gpt_oss_open, true}, {gpt_oss_open_bias, true}, {gpt_oss_close, true},
-                     {gpt_oss_close_bias, true}},
-                    "model.", {".rotary_emb.inv_freq", NULL}},
-    [HF_MIXTRAL] = {llama_first, llama_last, {{llama_attention, false}, {llama_mlp, false}},
-                    {{llama_attention, false}, {mixtral_router, false}, {mixtral_open, true}, {mixtral_close, true}}, "model.",
-                    {".rotary_emb.inv_freq", NULL}},
-#define DEEPSEEK                                                                                                       \
-    {llama_first, llama_last, {{deepseek_attention, false}, {llama_mlp, false}},                                      \
-     {{deepseek_attention, false}, {deepseek_router, false}, {deepseek_open, true}, {deepseek_close, true},           \
-      {deepseek_shared, false}},                                                                                      \
-     "model.", {".rotary_emb.inv_freq", NULL}}
-    [HF_DEEPSEEK_V2] = DEEPSEEK,
-    [HF_DEEPSEEK_V3] = DEEPSEEK,
-    [HF_LLAVA] = {llava_first, llava_last, {{decoder_attention, false}, {decoder_mlp, false}}, {{NULL, false}},
-                  "language_model.model.", {".rotary_emb.inv_freq", ".position_ids", NULL}, llava_tower},
+    {llama_first, llama_last, {{attention, false}, {mlp, false}}, {{NULL, false}}, "model.",                           \
+     {".rotary_emb.inv_freq", NULL}, NULL}
+static const struct hf_family_names
+    decoder_names = DECODER(decoder_attention, decoder_mlp),
+    olmo2_names = DECODER(olmo2_attention, decoder_mlp),
+    phi3_names = DECODER(phi3_attention, phi3_mlp),
+    gemma_names = DECODER(gemma_attention, decoder_mlp),
+    qwen3_moe_names = {llama_first, llama_last, {{decoder_attention, false}, {decoder_mlp, false}},
+                       {{decoder_attention, false}, {deepseek_router, false}, {deepseek_open, true}, {deepseek_close, true}},
+                       "model.", {".rotary_emb.inv_freq", NULL}, NULL},
+    gpt_oss_names = {llama_first, llama_last, {{gpt_oss_attention, false}},
+                     {{gpt_oss_attention, false}, {gpt_oss_open, true}, {gpt_oss_open_bias, true}, {gpt_oss_close, true},
+                      {gpt_oss_close_bias, true}},
+                     "model.", {".rotary_emb.inv_freq", NULL}, NULL},
+    mixtral_names = {llama_first, llama_last, {{llama_attention, false}, {llama_mlp, false}},
+                     {{llama_attention, false}, {mixtral_router, false}, {mixtral_open, true}, {mixtral_close, true}}, "model.",
+                     {".rotary_emb.inv_freq", NULL}, NULL},
+    deepseek_names = {llama_first, llama_last, {{deepseek_attention, false}, {llama_mlp, false}},
+                      {{deepseek_attention, false}, {deepseek_router, false}, {deepseek_open, true}, {deepseek_close, true},
+                       {deepseek_shared, false}},
+                      "model.", {".rotary_emb.inv_freq", NULL}, NULL},
+    llava_names = {llava_first, llava_last, {{decoder_attention, false}, {decoder_mlp, false}}, {{NULL, false}},
+                   "language_model.model.", {".rotary_emb.inv_freq", ".position_ids", NULL}, llava_tower},
+    gpt2_names = {gpt2_first, gpt2_last, {{gpt2_layer, false}}, {{NULL, false}}, "transformer.",
+                  {".attn.bias", ".attn.masked_bias", NULL}, NULL},
     /* Tables that are the shared one under other names; and between the stacks a bias of early files that is never read. */
-    [HF_T5] = {t5_first, t5_last, {{t5_decoder, false}}, {{NULL, false}}, "",
-               {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-                "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", NULL}, t5_encoder},
-    [HF_VIT] = {vit_first, vit_last, {{vit_layer, false}}, {{NULL, false}}, "vit.", {NULL}},
-    [HF_MAMBA2] = {mamba2_first, mamba2_last, {{mamba2_layer, false}}, {{NULL, false}}, "backbone.", {NULL}},
-    [HF_NEMOTRON_H] = {mamba2_first, mamba2_last, {{NULL, false}}, {{NULL, false}}, "backbone.", {NULL}}, /* hf_kind_names */
+    t5_names = {t5_first, t5_last, {{t5_decoder, false}}, {{NULL, false}}, "",
+                {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                 "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", NULL}, t5_encoder},
+    vit_names = {vit_first, vit_last, {{vit_layer, false}}, {{NULL, false}}, "vit.", {NULL}, NULL},
+    mamba2_names = {mamba2_first, mamba2_last, {{mamba2_layer, false}}, {{NULL, false}}, "backbone.", {NULL}, NULL},
+    nemotron_h_names = {mamba2_first, mamba2_last, {{NULL, false}}, {{NULL, false}}, "backbone.", {NULL}, NULL}, /* hf_kind_names */
     /* The bias of the output matrix is kept twice in older files, and a head of pretraining beside the one that is here. */
-    [HF_BERT] = {bert_first, bert_last, {{bert_layer, false}}, {{NULL, false}}, "bert.",
-                 {".position_ids", "cls.predictions.decoder.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias", NULL}},
-    /* clang-format on */
-};
+    bert_names = {bert_first, bert_last, {{bert_layer, false}}, {{NULL, false}}, "bert.",
+                  {".position_ids", "cls.predictions.decoder.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias", NULL}, NULL};
 
-const char *hf_prefix(enum hf_family f) { return hf_family_names[f].prefix; }
+const struct hf_family_names *const hf_family_names[HF_N] = {
+#define MODEL_TYPE(id, letters, family, type, writes, scores, settle, names, ...) [HF_##id] = &names##_names,
+#include "model/families.def"
+};
+/* clang-format on */
+
+const char *hf_prefix(enum hf_family f) { return hf_family_names[f]->prefix; }

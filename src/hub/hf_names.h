@@ -59,7 +59,7 @@ struct hf_family_names {
     const char *ignored[5];      /* endings of tensors that are no parameters */
     const struct hf_name *tower; /* of each layer of a tower, or of an encoder, behind `first`; NULL: there is none */
 };
-extern const struct hf_family_names hf_family_names[HF_N];
+extern const struct hf_family_names *const hf_family_names[HF_N];
 /* Where layers are of several kinds: the runs of each. */
 extern const struct hf_name_run hf_kind_names[LAYER_KINDS][HF_LAYER_RUNS];
 /* Beside the block of a module that predicts further tokens. */

@@ -5,22 +5,14 @@
 
 #include <string.h>
 
+#include "model/family_letters.h"
+
 #define MORE(field, to, ...)                                                                                           \
     {                                                                                                                  \
         .row = {.path = #field, .type = CONF_REAL, .offset = offsetof(struct hf_model, field), .hi = to}, .theirs = {  \
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
     }
-enum {
-    G = 1 << HF_GPT2,
-    V = 1 << HF_VIT,
-    B = 1 << HF_BERT,
-    PH = 1 << HF_PHI3,
-    MB = 1 << HF_MAMBA2,
-    T = 1 << HF_T5,
-    ALL = (1 << HF_N) - 1
-};
-
 const struct number hf_more_numbers[] = {
     MORE(embed_dropout, 1, {G, "embd_pdrop", 110, SPELT_ZERO, 0.1}, {PH, "embd_pdrop", 137, SPELT_ZERO, 0}),
     MORE(attention_dropout, 1, {G, "attn_pdrop", 120, SPELT_ZERO, 0.1},

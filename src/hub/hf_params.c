@@ -45,7 +45,7 @@ static int64_t count_rows(const struct hf_model *m, const struct hf_name *r)
 
 static const struct hf_name_run *layer_runs(const struct hf_model *m, int64_t layer)
 {
-    const struct hf_family_names *f = &hf_family_names[m->family];
+    const struct hf_family_names *f = hf_family_names[m->family];
     if (model_mixes(&m->model)) return hf_kind_names[model_layer_kind(&m->model, layer)];
     return model_layer_is_moe(&m->model, layer) ? f->moe : f->dense;
 }
@@ -71,7 +71,7 @@ static int64_t count_layer(const struct hf_model *m, int64_t layer)
 
 static int64_t count_tower(const struct hf_model *m)
 {
-    const struct hf_name *r = hf_family_names[m->family].tower;
+    const struct hf_name *r = hf_family_names[m->family]->tower;
     int64_t layers = model_pairs(&m->model) ? m->model.encoder_layers : m->model.vision.layers;
     return r ? count_rows(m, r) * layers : 0;
 }
@@ -84,8 +84,8 @@ static int64_t stack_layers(const struct hf_model *m)
 
 int64_t hf_n_params(const struct hf_model *m)
 {
-    int64_t n = count_tower(m) + count_rows(m, hf_family_names[m->family].first) +
-                count_rows(m, hf_family_names[m->family].last),
+    int64_t n = count_tower(m) + count_rows(m, hf_family_names[m->family]->first) +
+                count_rows(m, hf_family_names[m->family]->last),
             of[LAYER_KINDS][2];
     for (int k = 0; k < LAYER_KINDS; k++) of[k][0] = of[k][1] = -1;
     for (int64_t l = 0; l < stack_layers(m); l++) { /* a layer has experts or has none, and is of a kind */
@@ -185,7 +185,7 @@ struct counted_row {
 
 static struct counted_row counted_row_of(const struct hf_model *m, int64_t i)
 {
-    const struct hf_family_names *f = &hf_family_names[m->family];
+    const struct hf_family_names *f = hf_family_names[m->family];
     int64_t n = count_rows(m, f->first);
     if (i < n) return (struct counted_row){row_at(m, f->first, i), 0, 0};
     i -= n;
@@ -287,7 +287,7 @@ bool hf_is_ignored(const struct hf_model *m, const char *theirs)
         return true;
     if (model_unmasks(&m->model) && strstr(theirs, "pooler.dense.")) return true; /* of a head beside this one */
     if (is_beyond(m, theirs) || behind_features(m, theirs)) return true;
-    for (const char *const *end = hf_family_names[m->family].ignored; *end; end++)
+    for (const char *const *end = hf_family_names[m->family]->ignored; *end; end++)
         if (str_ends(theirs, *end)) return true;
     return false;
 }

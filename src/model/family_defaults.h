@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* family_defaults.h: what a family of decoders has where a config says nothing, as a table: a family that differs from
- * Llama in numbers only is its rows here, a line in MODEL_FAMILIES, and a table of names (hub/hf_names.c).
+/* family_defaults.h: what a family has where a config says nothing: its rows of DEFAULT in families.def.
  * Floor 1. Order: Local. */
 #ifndef TUTTI_MODEL_FAMILY_DEFAULTS_H
 #define TUTTI_MODEL_FAMILY_DEFAULTS_H

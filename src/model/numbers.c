@@ -60,7 +60,7 @@ static bool reads(const struct model_config *c) { return !model_sees(c); }
 static bool pairs(const struct model_config *c) { return model_pairs(c); }
 static bool scores(const struct model_config *c) { return c->scores; }
 static bool tells(const struct model_config *c) { return model_both_ways(c) && !model_pairs(c); }
-static bool has_segments(const struct model_config *c) { return c->family == MODEL_BERT; }
+static bool has_segments(const struct model_config *c) { return model_encodes(c); }
 static bool has_attention(const struct model_config *c) { return model_attends(c); }
 static bool has_scan(const struct model_config *c) { return model_scans(c); }
 static bool has_kinds(const struct model_config *c) { return model_mixes(c); }

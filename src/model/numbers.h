@@ -18,62 +18,9 @@
 
 #include "base/conf.h"
 #include "layout/packing.h"
+#include "model/families.h"
 #include "model/layer_kinds.h"
 #include "model/layer_pattern.h"
-
-/* Those after bert are llama with other defaults (family_defaults.c), but for mamba2, nemotron_h and t5; llava sees
- * pictures, too. */
-enum model_family {
-    MODEL_GPT2,
-    MODEL_LLAMA,
-    MODEL_MIXTRAL,
-    MODEL_DEEPSEEK,
-    MODEL_VIT,
-    MODEL_BERT,
-    MODEL_MISTRAL,
-    MODEL_QWEN2,
-    MODEL_QWEN3,
-    MODEL_QWEN3_MOE,
-    MODEL_SMOLLM3,
-    MODEL_OLMO2,
-    MODEL_PHI3,
-    MODEL_GEMMA2,
-    MODEL_GEMMA3,
-    MODEL_GPT_OSS,
-    MODEL_MAMBA2,
-    MODEL_LLAVA,
-    MODEL_NEMOTRON_H,
-    MODEL_T5,
-    MODEL_N
-};
-#define MODEL_FAMILIES                                                                                                 \
-    "gpt2|llama|mixtral|deepseek|vit|bert|mistral|qwen2|qwen3|qwen3_moe|smollm3|olmo2|phi3|gemma2|gemma3|gpt_oss|"     \
-    "mamba2|llava|nemotron_h|t5"
-/* Hugging Face's, by their model_type. */
-enum hf_family {
-    HF_GPT2,
-    HF_LLAMA,
-    HF_MIXTRAL,
-    HF_DEEPSEEK_V2,
-    HF_DEEPSEEK_V3,
-    HF_VIT,
-    HF_BERT,
-    HF_MISTRAL,
-    HF_QWEN2,
-    HF_QWEN3,
-    HF_QWEN3_MOE,
-    HF_SMOLLM3,
-    HF_OLMO2,
-    HF_PHI3,
-    HF_GEMMA2,
-    HF_GEMMA3,
-    HF_GPT_OSS,
-    HF_MAMBA2,
-    HF_LLAVA,
-    HF_NEMOTRON_H,
-    HF_T5,
-    HF_N
-};
 
 enum rope_kind { ROPE_LLAMA3, ROPE_LINEAR, ROPE_DYNAMIC, ROPE_LONG }; /* words of rope_scaling.kind */
 enum { MTP_DEPTH_MOST = 8 };                                          /* of mtp.depth's range */
@@ -127,12 +74,19 @@ struct model_config {
 #include "model/numbers.def"
 };
 
+/* What computes it, by its family. */
+static inline enum family_blocks model_made_of(const struct model_config *c)
+{
+    return model_families[c->family].blocks;
+}
 /* Whether samples are pictures with a class; else they are texts. */
-static inline bool model_sees(const struct model_config *c) { return c->family == MODEL_VIT; }
+static inline bool model_sees(const struct model_config *c) { return model_made_of(c) == BLOCKS_VIT; }
 /* Whether texts have pictures in them (nn/vision.c). */
-static inline bool model_looks(const struct model_config *c) { return c->family == MODEL_LLAVA; }
+static inline bool model_looks(const struct model_config *c) { return model_made_of(c) == BLOCKS_LLAVA; }
+/* Whether it is an encoder of texts (nn/bert.c), which may be of two segments. */
+static inline bool model_encodes(const struct model_config *c) { return model_made_of(c) == BLOCKS_BERT; }
 /* Whether there are an encoder and a decoder (nn/t5.c): a sample is what the one reads, then what the other does. */
-static inline bool model_pairs(const struct model_config *c) { return c->family == MODEL_T5; }
+static inline bool model_pairs(const struct model_config *c) { return model_made_of(c) == BLOCKS_T5; }
 /* Whether what goes into its output matrix is divided by the root of hidden. */
 static inline bool model_scales_head(const struct model_config *c)
 {
@@ -143,7 +97,7 @@ static inline bool model_scales_head(const struct model_config *c)
  * nothing here. */
 static inline bool model_both_ways(const struct model_config *c)
 {
-    return model_sees(c) || c->family == MODEL_BERT || model_pairs(c);
+    return model_sees(c) || model_encodes(c) || model_pairs(c);
 }
 /* Whether it tells classes, of pictures or of texts: a target is one of model.classes. */
 static inline bool model_tells(const struct model_config *c)
@@ -151,18 +105,17 @@ static inline bool model_tells(const struct model_config *c)
     return model_both_ways(c) && !model_pairs(c) && c->classes > 0;
 }
 /* Whether what it is trained to tell are tokens of its input that were hidden from it. */
-static inline bool model_unmasks(const struct model_config *c) { return c->family == MODEL_BERT && !c->classes; }
+static inline bool model_unmasks(const struct model_config *c) { return model_encodes(c) && !c->classes; }
 /* Whether each layer is of one of several kinds, by model.pattern (nn/hybrid.c). */
-static inline bool model_mixes(const struct model_config *c) { return c->family == MODEL_NEMOTRON_H; }
+static inline bool model_mixes(const struct model_config *c) { return model_made_of(c) == BLOCKS_NEMOTRON_H; }
 /* Whether there are state spaces (nn/mamba.c): all layers, or some. */
-static inline bool model_scans(const struct model_config *c) { return c->family == MODEL_MAMBA2 || model_mixes(c); }
-/* Whether there is a form of it that scores texts: decoders of plain text whose layers are attention. */
-/* Its family has experts in every form. */
-static inline bool model_wants_experts(const struct model_config *c)
+static inline bool model_scans(const struct model_config *c)
 {
-    return c->family == MODEL_MIXTRAL || c->family == MODEL_DEEPSEEK || c->family == MODEL_QWEN3_MOE ||
-           c->family == MODEL_GPT_OSS;
+    return model_made_of(c) == BLOCKS_MAMBA2 || model_mixes(c);
 }
+/* Its family has experts in every form. */
+static inline bool model_wants_experts(const struct model_config *c) { return model_families[c->family].wants_experts; }
+/* Whether there is a form of it that scores texts: decoders of plain text whose layers are attention. */
 static inline bool model_may_score(const struct model_config *c)
 {
     return !model_both_ways(c) && !model_looks(c) && !model_scans(c);
@@ -170,12 +123,12 @@ static inline bool model_may_score(const struct model_config *c)
 /* Columns of what a decoder's head makes of a token. */
 static inline int64_t model_outputs(const struct model_config *c) { return c->scores ? 1 : c->vocab; }
 /* Whether there is attention: in all layers, or in some. */
-static inline bool model_attends(const struct model_config *c) { return c->family != MODEL_MAMBA2; }
+static inline bool model_attends(const struct model_config *c) { return model_made_of(c) != BLOCKS_MAMBA2; }
 /* What a layer is, where it is one thing; of the other families each layer is attention and a feed-forward layer. */
 static inline enum layer_kind model_layer_kind(const struct model_config *c, int64_t layer)
 {
     if (model_mixes(c)) return layer_kind_at(&c->pattern, layer);
-    return c->family == MODEL_MAMBA2 ? LAYER_SCAN : LAYER_BOTH;
+    return model_made_of(c) == BLOCKS_MAMBA2 ? LAYER_SCAN : LAYER_BOTH;
 }
 static inline bool model_layer_scans(const struct model_config *c, int64_t layer)
 {
@@ -188,7 +141,7 @@ static inline bool model_layer_attends(const struct model_config *c, int64_t lay
 /* Blocks of llama.c: rotary positions, norms of the root of squares, gated feed-forward layers. */
 static inline bool model_decodes(const struct model_config *c)
 {
-    return c->family != MODEL_GPT2 && !model_both_ways(c) && !model_scans(c);
+    return model_made_of(c) == BLOCKS_DECODER || model_looks(c);
 }
 /* Keys that a token of this layer sees, itself among them; 0: all before it. */
 static inline int64_t model_window(const struct model_config *c, int64_t layer)
@@ -300,6 +253,7 @@ enum {
     IN_LONGROPE = 256 << HF_N,
     IN_LLAVA = 128 << HF_N /* config.json of LLaVA itself; 1 << HF_LLAVA is its text_config */
 };
+_Static_assert(HF_N <= 22, "a bit for each family of Hugging Face and each object, in an int: give them 64");
 
 enum spelling_how {
     SPELT_MAY = 0,           /* may be left out, or null */

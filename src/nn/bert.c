@@ -138,4 +138,4 @@ static void head(struct layer_ctx *x, tid h_TD)
     tape_segment_end(x->t);
 }
 
-const struct family family_bert = {"bert", false, declare, embed, block, NULL, head};
+const struct blocks blocks_bert = {false, declare, embed, block, NULL, head};

@@ -55,7 +55,7 @@ void model_costs(const struct model_config *c, int64_t seq, double *layer, doubl
     *head = model_sees(c)    ? (double)c->classes * D / (double)seq
             : model_tells(c) ? (double)c->classes * D
                              : (double)model_outputs(c) * D;
-    if (c->family == MODEL_BERT) *head += D * D;
+    if (model_encodes(c)) *head += D * D;
     if (model_pairs(c)) *head *= 1 - (double)c->encoder_len / (double)seq;
     double next = *head;
     for (int64_t l = c->layers; l < model_blocks(c); l++)

@@ -93,4 +93,4 @@ static tid block(struct layer_ctx *x, tid h_TD, int l) { return plain_block(x, h
 
 static tid final_norm(struct layer_ctx *x, tid h_TD) { return plain_norm(x, h_TD, "norm", "norm"); }
 
-const struct family family_gpt2 = {"gpt2", false, declare, embed, block, final_norm, NULL};
+const struct blocks blocks_gpt2 = {false, declare, embed, block, final_norm, NULL};

@@ -75,5 +75,4 @@ static tid final_norm(struct layer_ctx *x, tid h_TD)
 }
 
 /* Of mamba2 every layer is a state space (model_layer_kind). */
-const struct family family_nemotron_h = {"nemotron_h", false, declare, llama_embed, block, final_norm, NULL},
-                    family_mamba2 = {"mamba2", false, declare, llama_embed, block, final_norm, NULL};
+const struct blocks blocks_hybrid = {false, declare, llama_embed, block, final_norm, NULL};

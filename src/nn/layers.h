@@ -49,8 +49,8 @@ struct declare_ctx {
     const char *prefix; /* as layer_ctx's */
 };
 
-struct family {
-    const char *name;
+/* What computes a family (BLOCKS of model/families.def). */
+struct blocks {
     bool uses_rope;
     void (*declare)(struct declare_ctx *x);
     tid (*embed)(struct layer_ctx *x, tid ids_T);
@@ -58,11 +58,10 @@ struct family {
     tid (*norm)(struct layer_ctx *x, tid h_TD);
     void (*head)(struct layer_ctx *x, tid h_TD); /* NULL: the next token of each; else instead of norm, to the loss */
 };
-extern const struct family family_gpt2, family_llama, family_mixtral, family_deepseek, family_vit, family_bert,
-    family_mistral, family_qwen2, family_qwen3, family_qwen3_moe, family_smollm3, family_olmo2, family_phi3,
-    family_gemma2, family_gemma3, family_gpt_oss, family_mamba2, family_llava, family_nemotron_h, family_t5;
+#define BLOCKS(id, code) extern const struct blocks blocks_##code;
+#include "model/families.def"
 
-const struct family *family_of(const struct model_config *c); /* model.c */
+const struct blocks *blocks_of(const struct model_config *c); /* model.c */
 
 /* layers.c: a parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows
  * one after the other). */

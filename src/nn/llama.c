@@ -2,7 +2,7 @@
 /* The decoder of Llama (Touvron et al. 2023; Grattafiori et al. 2024) and of those that came after it: norms of the
  * root of squares, rotary positions, grouped query attention, gated feed-forward layers. What families differ in are
  * numbers (model/numbers.def): where norms stand, biases, norms of queries and keys, what the gate goes through, which
- * layers are local, turn by position, have experts. A family is a set of their defaults (model/family_defaults.c).
+ * layers are local, turn by position, have experts. A family is a set of their defaults (model/families.def).
  *
  *   norm_place before   x += f(norm(x))                        Llama, Mistral, Qwen, Phi-3
  *              after    x += norm(f(x))                        OLMo 2
@@ -80,12 +80,4 @@ tid llama_block(struct layer_ctx *x, tid h_TD, int l)
 
 tid llama_norm(struct layer_ctx *x, tid h_TD) { return norm(x, h_TD, layer_param(x, 1, "norm.weight"), "norm"); }
 
-#define DECODER(name)                                                                                                  \
-    {                                                                                                                  \
-        name, true, llama_declare, llama_embed, llama_block, llama_norm, NULL                                          \
-    }
-const struct family family_llama = DECODER("llama"), family_mistral = DECODER("mistral"),
-                    family_qwen2 = DECODER("qwen2"), family_qwen3 = DECODER("qwen3"),
-                    family_qwen3_moe = DECODER("qwen3_moe"), family_smollm3 = DECODER("smollm3"),
-                    family_olmo2 = DECODER("olmo2"), family_phi3 = DECODER("phi3"), family_gemma2 = DECODER("gemma2"),
-                    family_gemma3 = DECODER("gemma3"), family_gpt_oss = DECODER("gpt_oss");
+const struct blocks blocks_decoder = {true, llama_declare, llama_embed, llama_block, llama_norm, NULL};

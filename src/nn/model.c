@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model: its family's row of the table, what it declares, and the walk embedding -> layers -> head, of a stage with a
+/* A model: what computes its family, what it declares, and the walk embedding -> layers -> head, of a stage with a
  * microbatch, of a step of decoding, of what is read before it. */
 #include "nn/model.h"
 
@@ -10,30 +10,12 @@
 #include "nn/adapter.h"
 #include "nn/layers.h"
 
-static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gpt2,
-                                                       [MODEL_LLAMA] = &family_llama,
-                                                       [MODEL_MIXTRAL] = &family_mixtral,
-                                                       [MODEL_DEEPSEEK] = &family_deepseek,
-                                                       [MODEL_VIT] = &family_vit,
-                                                       [MODEL_BERT] = &family_bert,
-                                                       [MODEL_MISTRAL] = &family_mistral,
-                                                       [MODEL_QWEN2] = &family_qwen2,
-                                                       [MODEL_QWEN3] = &family_qwen3,
-                                                       [MODEL_QWEN3_MOE] = &family_qwen3_moe,
-                                                       [MODEL_SMOLLM3] = &family_smollm3,
-                                                       [MODEL_OLMO2] = &family_olmo2,
-                                                       [MODEL_PHI3] = &family_phi3,
-                                                       [MODEL_GEMMA2] = &family_gemma2,
-                                                       [MODEL_GEMMA3] = &family_gemma3,
-                                                       [MODEL_GPT_OSS] = &family_gpt_oss,
-                                                       [MODEL_MAMBA2] = &family_mamba2,
-                                                       [MODEL_LLAVA] = &family_llava,
-                                                       [MODEL_NEMOTRON_H] = &family_nemotron_h,
-                                                       [MODEL_T5] = &family_t5};
+static const struct blocks *const blocks[BLOCKS_N] = {
+#define BLOCKS(id, code) [BLOCKS_##id] = &blocks_##code,
+#include "model/families.def"
+};
 
-const struct family *family_of(const struct model_config *c) { return families[c->family]; }
-
-const char *model_family_name(enum model_family f) { return families[f]->name; }
+const struct blocks *blocks_of(const struct model_config *c) { return blocks[model_made_of(c)]; }
 
 void model_declare(const struct model_config *c, const struct par *par, struct param_table *t)
 {
@@ -41,7 +23,7 @@ void model_declare(const struct model_config *c, const struct par *par, struct p
     if (!par) par = &single;
     t->mesh = par_mesh(par, &t->rank);
     struct declare_ctx x = {c, par, t, ""};
-    family_of(c)->declare(&x);
+    blocks_of(c)->declare(&x);
     if (c->adapter) adapter_declare(&x);
 }
 
@@ -66,7 +48,7 @@ static uint64_t again_in(const struct layer_ctx *x, int i)
 }
 
 /* Layers of a stage, each in its own segment where they are computed again. */
-static tid record_layers(struct layer_ctx *x, const struct family *f, tid h_TD, int first, int end)
+static tid record_layers(struct layer_ctx *x, const struct blocks *b, tid h_TD, int first, int end)
 {
     if (model_pairs(x->c) && x->s->mode == MODEL_DECODE) first = to_int(x->c->encoder_layers); /* it was read */
     for (int l = first; l < end; l++) {
@@ -74,7 +56,7 @@ static tid record_layers(struct layer_ctx *x, const struct family *f, tid h_TD, 
         x->t->layer = l;
         if (model_pairs(x->c) && x->s->mode != MODEL_DECODE && l == x->c->encoder_layers) h_TD = pairs_between(x, h_TD);
         if (again) tape_recompute_begin(x->t, again);
-        h_TD = f->block(x, h_TD, l);
+        h_TD = b->block(x, h_TD, l);
         if (again) tape_segment_end(x->t);
     }
     x->t->layer = -1;
@@ -139,9 +121,10 @@ static struct layer_ctx ctx_new(struct tape *t, const struct model_config *c, co
 static void record_model(struct tape *t, const struct model_config *c, const struct param_table *p,
                          const struct par *par, const struct model_shape *s, const struct decode_shape *d)
 {
-    const struct family *f = family_of(c);
+    const struct blocks *b = blocks_of(c);
     const struct model_stage whole = {0, c->layers, true, true}, *g = s->stage ? s->stage : &whole;
-    CHECK(s->mode != MODEL_DECODE || !model_both_ways(c) || model_pairs(c), "%s writes nothing", f->name);
+    CHECK(s->mode != MODEL_DECODE || !model_both_ways(c) || model_pairs(c), "%s writes nothing",
+          model_family_name(c->family));
     CHECK((s->mode == MODEL_DECODE) == (d != NULL), "decoding is recorded by model_record_decode");
     bool decode = s->mode == MODEL_DECODE; /* no loss of a whole sequence: its cache is on this rank */
     int64_t tokens = s->batch * (decode ? s->seq : context_rows(s->seq, par->size[AXIS_CP], par->rank[AXIS_CP], 1));
@@ -174,16 +157,16 @@ static void record_model(struct tape *t, const struct model_config *c, const str
         x.runs_SX = tape_input(t, "runs", SLOT_RUNS, DT_I32, 2, n, type);
         if (model_pairs(c)) x.reads_SX = tape_input(t, "reads", SLOT_READS, DT_I32, 2, n, type);
     }
-    if (f->uses_rope) rotary_record(&x);
-    tid h_TD = g->embeds ? f->embed(&x, in) : stream_arrives(&x, type);
-    h_TD = record_layers(&x, f, h_TD, g->first, g->end);
-    if (g->heads && f->head) f->head(&x, h_TD);
-    else if (g->heads) record_heads(&x, f->norm(&x, h_TD), g);
+    if (b->uses_rope) rotary_record(&x);
+    tid h_TD = g->embeds ? b->embed(&x, in) : stream_arrives(&x, type);
+    h_TD = record_layers(&x, b, h_TD, g->first, g->end);
+    if (g->heads && b->head) b->head(&x, h_TD);
+    else if (g->heads) record_heads(&x, b->norm(&x, h_TD), g);
     else tape_stage_out(t, h_TD, SLOT_STAGE_OUT, SLOT_STAGE_DOUT);
     for (int i = 0; i < p->n && !t->err.code; i++)
         if (p->p[i].adapter && p->p[i].held && x.param_tid[i] < 0 && model_stage_uses(c, g, &p->p[i]))
             err_set(&t->err, ERR_REQUEST, "adapter.targets: %s: %s computes nothing with it; leave its matrix out",
-                    p->p[i].name, f->name);
+                    p->p[i].name, model_family_name(c->family));
 }
 
 void model_record(struct tape *t, const struct model_config *c, const struct param_table *p, const struct par *par,

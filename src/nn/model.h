@@ -94,7 +94,7 @@ static inline bool model_takes(const struct model_config *c, enum batch_field f)
     if (model_sees(c) || f == BATCH_PIXELS || f == BATCH_LABEL)
         return model_sees(c) && (f == BATCH_PIXELS || f == BATCH_LABEL);
     if (f == BATCH_FACTOR) return c->by_token;
-    if (f == BATCH_SEGMENTS) return c->family == MODEL_BERT;
+    if (f == BATCH_SEGMENTS) return model_encodes(c);
     return f != BATCH_DOCUMENTS || c->document_mask;
 }
 /* Whether a layer has to know which token of its sequence stands at each place, where they are in another order: a
@@ -143,6 +143,5 @@ static inline bool model_turns_by_length(const struct model_config *c) { return 
 int64_t model_rope_rows(const struct model_config *c);
 /* cos and sin of the rotary angles, row p: cols/2 cosines, then cols/2 sines. out [model_rope_rows, cols]. */
 void model_rope_table(const struct model_config *c, float *out);
-const char *model_family_name(enum model_family f);
 
 #endif

@@ -3,6 +3,7 @@
  * for each kind of model and of layer; each refusal names the key and what to choose instead. */
 #include <inttypes.h>
 
+#include "base/str.h"
 #include "nn/adapter.h"
 #include "nn/layers.h"
 
@@ -142,7 +143,7 @@ static int check_pairs(const struct model_config *c, struct err *e)
 /* An encoder of text. */
 static int check_encoder(const struct model_config *c, struct err *e)
 {
-    if (c->family != MODEL_BERT) return OK;
+    if (!model_encodes(c)) return OK;
     if (c->classes == 1)
         return err_set(e, ERR_REQUEST,
                        "model.classes: of one class nothing is told; choose 2 or more, or leave it out");
@@ -186,16 +187,27 @@ static int check_pictures(const struct model_config *c, struct err *e)
     return check_equal_heads(c, e);
 }
 
+/* With those that do it named, of which none wants experts. */
+static int refuse_scores(const struct model_config *c, struct err *e)
+{
+    struct str all = {0};
+    for (int f = 0; f < MODEL_N; f++) {
+        const struct model_config m = {.family = (enum model_family)f};
+        if (model_may_score(&m) && !model_wants_experts(&m))
+            str_printf(&all, "%s%s", all.n ? ", " : "", model_family_name(m.family));
+    }
+    int rc = err_set(e, ERR_REQUEST,
+                     "model.family: %s has no form with a score, as decoders of text with attention have (%s); choose "
+                     "one of these such as llama, or train.objective: next",
+                     model_family_name(c->family), str_text(&all));
+    str_free(&all);
+    return rc;
+}
+
 /* A reward model. */
 static int check_scores(const struct model_config *c, struct err *e)
 {
-    if (!model_may_score(c))
-        return err_set(e, ERR_REQUEST,
-                       "model.family: %s has no form with a score, as decoders of text with attention have (gpt2, "
-                       "llama, "
-                       "mistral, qwen2, qwen3, smollm3, olmo2, phi3, gemma2, gemma3); choose one of these such as "
-                       "llama, or train.objective: next",
-                       model_family_name(c->family));
+    if (!model_may_score(c)) return refuse_scores(c, e);
     if (c->mtp.depth)
         return err_set(e, ERR_REQUEST, "model.mtp.depth: a reward model tells nothing of further tokens; choose 0");
     if (c->tie_embeddings)

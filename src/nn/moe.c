@@ -254,6 +254,3 @@ tid moe_record(struct layer_ctx *x, tid h_TD, int layer)
     if (x->c->moe.shared) z_TD = op_add(x->t, s_TD, z_TD, 0, 0, TID_NONE, "experts");
     return region_leave(x, z_TD);
 }
-
-const struct family family_mixtral = {"mixtral", true, llama_declare, llama_embed, llama_block, llama_norm, NULL};
-const struct family family_deepseek = {"deepseek", true, llama_declare, llama_embed, llama_block, llama_norm, NULL};

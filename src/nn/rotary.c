@@ -15,7 +15,7 @@ int rotary_check(const struct model_config *c, struct err *e)
 {
     const struct rope_scaling_config *r = &c->rope_scaling;
     int64_t turned = model_turned(c);
-    if (family_of(c)->uses_rope && !c->mla.kv_rank && (turned % 2 || turned < 2))
+    if (blocks_of(c)->uses_rope && !c->mla.kv_rank && (turned % 2 || turned < 2))
         return err_set(e, ERR_REQUEST,
                        "%s: rotary positions turn pairs of numbers, so the columns of a head that turn must be even, "
                        "got "
@@ -77,7 +77,7 @@ double yarn_scores(const struct model_config *c)
     return m * m;
 }
 
-int64_t model_rope_cols(const struct model_config *c) { return family_of(c)->uses_rope ? model_turned(c) : 0; }
+int64_t model_rope_cols(const struct model_config *c) { return blocks_of(c)->uses_rope ? model_turned(c) : 0; }
 
 int64_t model_rope_rows(const struct model_config *c)
 {

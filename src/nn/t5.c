@@ -335,4 +335,4 @@ static tid last_norm(struct layer_ctx *x, tid h_TD)
     return model_scales_head(x->c) ? op_act_limited(x->t, h_TD, ACT_TIMES, root, "norm.times") : h_TD;
 }
 
-const struct family family_t5 = {"t5", false, declare, embed, block, last_norm, NULL};
+const struct blocks blocks_t5 = {false, declare, embed, block, last_norm, NULL};

@@ -213,4 +213,4 @@ static tid embed(struct layer_ctx *x, tid ids_T)
     return op_dropout(x->t, h_TD, (float)x->c->dropout, dropout_stream("embed", 0), x->index_T, "embed.dropout");
 }
 
-const struct family family_llava = {"llava", true, declare, embed, llama_block, llama_norm, NULL};
+const struct blocks blocks_llava = {true, declare, embed, llama_block, llama_norm, NULL};

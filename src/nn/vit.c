@@ -81,4 +81,4 @@ static void head(struct layer_ctx *x, tid h_TD)
     tape_segment_end(x->t);
 }
 
-const struct family family_vit = {"vit", false, declare, embed, block, norm, head};
+const struct blocks blocks_vit = {false, declare, embed, block, norm, head};

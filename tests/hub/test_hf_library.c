@@ -203,6 +203,32 @@ static void every_key_is_known_and_none_that_counts_is_passed_over(void **state)
     assert_int_equal(bad, 0);
 }
 
+/* What we write is called as their class calls it, type by type. */
+static void types_are_called_as_their_library_calls_them(void **state)
+{
+    (void)state;
+    int types = 0;
+    EACH_FAMILY(f)
+    {
+        struct hf_model m;
+        struct err e = {0};
+        struct str text = {0};
+        struct json *ours;
+        struct json_out o = {.s = &text};
+        if (f.in & IN_TOWER) continue;
+        if (parse(&f, NULL, &m, &e)) fail_msg("%s: %s", f.name, e.text);
+        hf_config_put(&o, NULL, &m, DT_F32);
+        assert_int_equal(json_parse_published(&ours, text.p, text.n, "config.json", &e), OK);
+        assert_string_equal(json_string(json_get(ours, "model_type"), NULL, ""), f.name);
+        assert_string_equal(json_string(json_at(json_get(ours, "architectures"), 0), NULL, "ours"),
+                            json_string(json_at(json_get(written(&f), "architectures"), 0), NULL, "theirs"));
+        types++;
+        json_free(ours);
+        str_free(&text);
+    }
+    assert_int_equal(types, HF_N);
+}
+
 static void what_counts_is_read(void **state)
 {
     (void)state;
@@ -326,6 +352,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_is_known_and_none_that_counts_is_passed_over),
+        cmocka_unit_test(types_are_called_as_their_library_calls_them),
         cmocka_unit_test(what_counts_is_read),
         cmocka_unit_test(what_is_left_out_means_what_it_means_to_them),
         cmocka_unit_test(other_files_are_known),
