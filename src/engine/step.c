@@ -2,14 +2,14 @@
 /* step.c: a step of training, from a batch to new weights. engine_step at the end of the file is the whole of it; what
  * its lines do is said where they lead:
  *
- *   the batch               feed.c       tokens, targets, places go to the device; all ranks' trained tokens are counted
- *   forward and backward    executor.c   this rank's list (itinerary.c, written from the schedule): gather the weights
- *                                        of a unit, run a microbatch through a stage's program (program/program_run.c:
- *                                        one kernel or message after the other), send to the next stage, reduce a unit's
- *                                        gradients (state/reduce.c)
- *   loss and norm           tally.c      of this rank, then of all
- *   loss scale              scale.c      what fp16 makes of a gradient that is not finite
- *   update                  executor.c   the list's last part: optim/, then units are published
+ *   the batch              feed.c       tokens, targets, places go to the device; all ranks count what is trained
+ *   forward and backward   executor.c   this rank's list (itinerary.c, written from the schedule): gather a unit's
+ *                                       weights, run a microbatch through a stage's program (program/program_run.c: one
+ *                                       kernel or message after the other), send to the next stage, reduce a unit's
+ *                                       gradients (state/reduce.c)
+ *   loss and norm          tally.c      of this rank, then of all
+ *   loss scale             scale.c      what fp16 makes of a gradient that is not finite
+ *   update                 executor.c   the list's last part: optim/, then units are published
  */
 #include "engine/step.h"
 
