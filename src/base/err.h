@@ -42,7 +42,7 @@ int err_errno(struct err *e, enum err_code code, int errno_value, const char *fm
 int err_exit_status(int code);
 
 /* A bug in tutti. The thread's name carries rank, step and action (thread_name_set in thread.h). */
-_Noreturn void bug(const char *file, int line, const char *cond, const char *fmt, ...)
+__attribute__((noreturn)) void bug(const char *file, int line, const char *cond, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 #define CHECK(cond, ...)                                                                                               \
     do {                                                                                                               \

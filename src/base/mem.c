@@ -20,7 +20,7 @@
 
 #include "base/err.h"
 
-static _Noreturn void out_of_memory(size_t bytes)
+static __attribute__((noreturn)) void out_of_memory(size_t bytes)
 {
     fprintf(stderr,
             "tutti: out of host memory (a request of %zu bytes failed); close other programs or use a machine with "

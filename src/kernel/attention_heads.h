@@ -51,7 +51,8 @@ enum { ATTENTION_TOKEN = ATTENTION_SINK + 1 };
 static inline const int32_t *attention_tokens(const struct kernel_call *c)
 {
     bool parts = c->op == OP_ATTENTION_PART || c->op == OP_CONTEXT;
-    return parts && c->n_in > ATTENTION_TOKEN && c->in[ATTENTION_TOKEN].nd ? c->in[ATTENTION_TOKEN].p : NULL;
+    return parts && c->n_in > ATTENTION_TOKEN && c->in[ATTENTION_TOKEN].nd ? (const int32_t *)c->in[ATTENTION_TOKEN].p
+                                                                           : NULL;
 }
 
 /* Dropout counts pairs by the model's heads: row h of sequence `b` among heads_all. */

@@ -699,12 +699,16 @@ struct op_attrs {
 
 const char *attrs_kind_name(enum attrs_kind k);
 /* Ends the process: the attributes are those of another row. */
-_Noreturn void attrs_wrong(enum attrs_kind has, enum attrs_kind wanted);
+__attribute__((noreturn)) void attrs_wrong(enum attrs_kind has, enum attrs_kind wanted);
 
 #define ATTRS_PAIR(kind_, name)                                                                                        \
     static inline struct op_attrs attrs_##name(struct name##_attrs a)                                                  \
     {                                                                                                                  \
-        return (struct op_attrs){.kind = ATTRS_##kind_, .as.name = a};                                                 \
+        struct op_attrs at;                                                                                            \
+        __builtin_memset(&at, 0, sizeof at);                                                                           \
+        at.kind = ATTRS_##kind_;                                                                                       \
+        at.as.name = a;                                                                                                \
+        return at;                                                                                                     \
     }                                                                                                                  \
     static inline const struct name##_attrs *at_##name(const struct op_attrs *at)                                      \
     {                                                                                                                  \

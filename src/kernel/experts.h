@@ -77,7 +77,7 @@ static inline void permute_take(const struct kernel_call *c, int j, int64_t lo, 
 {
     const struct permute_attrs *m = at_permute(&c->at);
     const struct view *pick = &c->in[1], *row = &c->out[1];
-    int32_t *rows_E = c->out[2].p;
+    int32_t *rows_E = (int32_t *)c->out[2].p;
     for (int64_t t = lo; t < hi; t++) {
         int32_t e = ints_row(pick, t)[j];
         CHECK(e >= 0 && e < m->experts, "token %lld goes to expert %d of %d", (long long)t, (int)e, m->experts);
@@ -95,8 +95,9 @@ static inline int64_t permute_deal(const struct kernel_call *c)
 {
     const struct permute_attrs *m = at_permute(&c->at);
     const struct view *pick = &c->in[1], *row = &c->out[1];
-    int64_t *taken = c->scratch, *next = taken + permute_taken(c), first = m->capacity ? m->tokens.first : 0, used = 0;
-    int32_t *rows_E = c->out[2].p;
+    int64_t *taken = (int64_t *)c->scratch, *next = taken + permute_taken(c), first = m->capacity ? m->tokens.first : 0,
+            used = 0;
+    int32_t *rows_E = (int32_t *)c->out[2].p;
     int chunks = m->capacity && m->parts > 1 ? 2 * m->parts : 1, stretches = source_stretches(&m->order);
     memset(taken, 0, permute_scratch_bytes(c));
     memset(rows_E, 0, (size_t)m->experts * (size_t)stretches * sizeof *rows_E);

@@ -16,8 +16,8 @@
 static inline void factored_row_sums(const struct update_args *a, int64_t lo, int64_t hi)
 {
     int64_t cols = a->blocks.cols;
-    const float *g = a->at[FACTOR_SUMS_GRAD].p;
-    double *r = a->at[FACTOR_SUMS_ROWS].p;
+    const float *g = (const float *)a->at[FACTOR_SUMS_GRAD].p;
+    double *r = (double *)a->at[FACTOR_SUMS_ROWS].p;
     for (int64_t i = lo; i < hi; i++) {
         double lane[FLAT_LANES] = {0};
         for (int64_t j = 0; j + FLAT_LANES <= cols; j += FLAT_LANES)
@@ -32,8 +32,8 @@ static inline void factored_row_sums(const struct update_args *a, int64_t lo, in
 static inline void factored_col_sums(const struct update_args *a, int64_t lo, int64_t hi)
 {
     int64_t cols = a->blocks.cols, rows = a->n / cols;
-    const float *g = a->at[FACTOR_SUMS_GRAD].p;
-    double *c = a->at[FACTOR_SUMS_COLS].p;
+    const float *g = (const float *)a->at[FACTOR_SUMS_GRAD].p;
+    double *c = (double *)a->at[FACTOR_SUMS_COLS].p;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = lo; j < hi; j++) c[j] += (double)g[i * cols + j] * (double)g[i * cols + j];
 }
@@ -41,8 +41,8 @@ static inline void factored_col_sums(const struct update_args *a, int64_t lo, in
 /* factors[i] = keep * factors[i] + (1 - keep) * (scale * sums[i] + eps) */
 static inline void factored_keep(const struct update_args *a, int64_t lo, int64_t hi)
 {
-    float *f = a->at[FACTOR_KEEP_TO].p, keep = a->f[FACTOR_KEEP_KEEP];
-    const double *s = a->at[FACTOR_KEEP_SUMS].p, scale = (double)a->f[FACTOR_KEEP_SCALE];
+    float *f = (float *)a->at[FACTOR_KEEP_TO].p, keep = a->f[FACTOR_KEEP_KEEP];
+    const double *s = (const double *)a->at[FACTOR_KEEP_SUMS].p, scale = (double)a->f[FACTOR_KEEP_SCALE];
     for (int64_t i = lo; i < hi; i++)
         f[i] = fmaf(keep, f[i], (1 - keep) * (float)(scale * s[i] + (double)a->f[FACTOR_KEEP_EPS]));
 }
@@ -50,7 +50,7 @@ static inline void factored_keep(const struct update_args *a, int64_t lo, int64_
 /* The mean of n rows' factors. */
 static inline void factored_mean(const struct update_args *a)
 {
-    const float *r = a->at[FACTOR_MEAN_ROWS].p;
+    const float *r = (const float *)a->at[FACTOR_MEAN_ROWS].p;
     double sum = 0;
     for (int64_t i = 0; i < a->n; i++) sum += (double)r[i];
     *(double *)a->at[FACTOR_MEAN_TO].p = sum / (double)a->n;
@@ -66,8 +66,9 @@ static inline float factored_row(const struct update_args *a, int r, int mean, i
 static inline void factored_size(const struct update_args *a, int64_t lo, int64_t hi)
 {
     int64_t cols = a->blocks.cols;
-    const float *c = a->at[FACTOR_SIZE_COLS].p, *g = a->at[FACTOR_SIZE_GRAD].p, *w = a->at[FACTOR_SIZE_MASTER].p;
-    double *out = a->at[FACTOR_SIZE_EACH].p;
+    const float *c = (const float *)a->at[FACTOR_SIZE_COLS].p, *g = (const float *)a->at[FACTOR_SIZE_GRAD].p,
+                *w = (const float *)a->at[FACTOR_SIZE_MASTER].p;
+    double *out = (double *)a->at[FACTOR_SIZE_EACH].p;
     for (int64_t i = lo; i < hi; i++) {
         float by = factored_row(a, FACTOR_SIZE_ROWS, FACTOR_SIZE_MEAN, FACTOR_SIZE_SCALE, i);
         double u2[FLAT_LANES] = {0}, w2[FLAT_LANES] = {0};
@@ -84,8 +85,8 @@ static inline void factored_size(const struct update_args *a, int64_t lo, int64_
 
 static inline void factored_size_sum(const struct update_args *a)
 {
-    const double *each = a->at[FACTOR_SIZE_EACH].p;
-    double *to = a->at[FACTOR_SIZE_TO].p;
+    const double *each = (const double *)a->at[FACTOR_SIZE_EACH].p;
+    double *to = (double *)a->at[FACTOR_SIZE_TO].p;
     for (int64_t i = 0; i < a->n / a->blocks.cols; i++) {
         to[0] += each[2 * i];
         to[1] += each[2 * i + 1];
@@ -96,11 +97,11 @@ static inline void factored_size_sum(const struct update_args *a)
 static inline void factored_apply(const struct update_args *a, int64_t lo, int64_t hi)
 {
     int64_t cols = a->blocks.cols;
-    const float *c = a->at[FACTOR_APPLY_COLS].p, *g = a->at[FACTOR_APPLY_GRAD].p;
-    const double *size = a->at[FACTOR_APPLY_SIZE].p, n = (double)a->blocks.whole;
+    const float *c = (const float *)a->at[FACTOR_APPLY_COLS].p, *g = (const float *)a->at[FACTOR_APPLY_GRAD].p;
+    const double *size = (const double *)a->at[FACTOR_APPLY_SIZE].p, n = (double)a->blocks.whole;
     double lr = (double)a->f[FACTOR_APPLY_LR], over = sqrt(size[0] / n) / (double)a->f[FACTOR_APPLY_CLIP];
     if (a->flag) lr *= fmax((double)a->f[FACTOR_APPLY_LEAST], sqrt(size[1] / n));
-    float *w = a->at[FACTOR_APPLY_MASTER].p, step = (float)(-lr / fmax(1, over)),
+    float *w = (float *)a->at[FACTOR_APPLY_MASTER].p, step = (float)(-lr / fmax(1, over)),
           decay = (float)(-lr * (double)a->f[FACTOR_APPLY_DECAY]);
     for (int64_t i = lo; i < hi; i++) {
         float by = factored_row(a, FACTOR_APPLY_ROWS, FACTOR_APPLY_MEAN, FACTOR_APPLY_SCALE, i);

@@ -39,7 +39,7 @@ static inline struct row_piece piece_at(const struct sequence_rows *a, int64_t i
 static inline bool piece_begins(const struct sequence_rows *a, const struct view *docs, const struct row_piece *p,
                                 int64_t i)
 {
-    const int32_t *id = docs->p;
+    const int32_t *id = (const int32_t *)docs->p;
     int64_t at = p->sequence * a->seq + p->place + i;
     return p->place + i == 0 || (id && id[at] != id[at - 1]);
 }

@@ -89,43 +89,40 @@ enum {
 /* flag: the rate is times the size of the weights, LEAST at least. */
 enum { FACTOR_APPLY_SCALE, FACTOR_APPLY_LR, FACTOR_APPLY_DECAY, FACTOR_APPLY_CLIP, FACTOR_APPLY_LEAST };
 
+struct update_operand {
+    void *p;
+    enum dtype t;
+};
+struct update_blocks {
+    int64_t cols, block; /* n elements are whole rows of so many columns, each cut into blocks */
+    int64_t whole;       /* elements of the whole tensor */
+};
+struct update_chance {
+    uint64_t seed, stream; /* of words (base/rng.h) */
+    /* The elements are some of a box of a matrix, row after row of `cols`: element 0 is the box's element `at`. The box
+     * begins at element `first` of the whole, whose rows have `wide`. An element takes the word of its index in the
+     * whole. */
+    int64_t at, cols, first, wide;
+};
 struct update_args {
     enum update_kind kind;
     int64_t n;
-    struct update_operand {
-        void *p;
-        enum dtype t;
-    } at[UPDATE_OPERANDS];
+    struct update_operand at[UPDATE_OPERANDS];
     float f[UPDATE_FACTORS];
     bool flag; /* MOMENTUM: Nesterov's */
-    struct update_blocks {
-        int64_t cols, block; /* n elements are whole rows of so many columns, each cut into blocks */
-        int64_t whole;       /* elements of the whole tensor */
-    } blocks;
-    struct update_chance {
-        uint64_t seed, stream; /* of words (base/rng.h) */
-        /* The elements are some of a box of a matrix, row after row of `cols`: element 0 is the box's element `at`. The
-         * box begins at element `first` of the whole, whose rows have `wide`. An element takes the word of its index in
-         * the whole. */
-        int64_t at, cols, first, wide;
-    } chance;
+    struct update_blocks blocks;
+    struct update_chance chance;
 };
 
+/* How many elements an operand has (update_elements). */
+enum update_count { UPDATE_EACH, UPDATE_ONE, UPDATE_BLOCK, UPDATE_ROW, UPDATE_ROW_PAIR, UPDATE_COL, UPDATE_TWO };
 struct update_row {
     const char *name;
     int n; /* operands */
     struct {
         const char *name;
         bool writes;
-        enum update_count {
-            UPDATE_EACH,
-            UPDATE_ONE,
-            UPDATE_BLOCK,
-            UPDATE_ROW,
-            UPDATE_ROW_PAIR,
-            UPDATE_COL,
-            UPDATE_TWO
-        } count; /* operands */
+        enum update_count count;
     } at[UPDATE_OPERANDS];
     int param; /* the operand that is a compute copy of operand 0, or -1 */
 };

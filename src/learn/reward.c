@@ -113,7 +113,7 @@ static void shut(int *fd)
     *fd = -1;
 }
 
-_Noreturn static void become(const char *hook, int in, int out)
+__attribute__((noreturn)) static void become(const char *hook, int in, int out)
 {
     static const int usual[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
     sigset_t none;

@@ -105,7 +105,7 @@ struct job_run {
     bool silenced; /* killed for being quiet */
 };
 
-_Noreturn static void become(const struct job_run *j)
+__attribute__((noreturn)) static void become(const struct job_run *j)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);

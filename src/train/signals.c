@@ -66,7 +66,7 @@ static int next_signal(struct signals *s, double wait_s)
     return 0;
 }
 
-_Noreturn static void end_now(int number, const char *what)
+__attribute__((noreturn)) static void end_now(int number, const char *what)
 {
     if (what) log_or_drop(LOG_WARN, "%s: %s", signals_name(number), what);
     _exit(128 + number);

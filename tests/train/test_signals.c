@@ -39,7 +39,7 @@ static void *log_for_ever(void *arg)
 
 /* The child: says "r" when it watches, its first signal's number when it came, "q" for each SIGQUIT, and ends with
  * status 7 when it is sent a byte. */
-_Noreturn static void wait_in_child(int how, int say, int until)
+__attribute__((noreturn)) static void wait_in_child(int how, int say, int until)
 {
     struct signals *s;
     struct err e;
