@@ -23,7 +23,7 @@ static void test_triples_are_equal_or_refused(void **state)
     if (what && strcmp(what, "all") != 0 && (sscanf(what, "%d/%d", &part, &parts) != 2 || part < 1 || part > parts))
         fail_msg("TUTTI_TRIPLES: wanted all, or a part such as 2/3, got '%s'", what);
     triples_open(&t.g, what != NULL);
-    if (!tries_one(&t)) tries_rows(&t, 3, 1, INT_MAX, part, parts);
+    if (!tries_one(&t)) tries_rows(&t, 3, 1, INT_MAX, part, parts, 0);
     tries_end(&t);
 }
 

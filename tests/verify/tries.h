@@ -114,8 +114,9 @@ static inline bool tries_one(struct tries *t)
     return true;
 }
 
-/* Rows of an array of that strength, `most` at most; every parts-th of them, from part - 1 on. */
-static inline void tries_rows(struct tries *t, int strength, uint64_t seed, int most, int part, int parts)
+/* Rows of an array of that strength, `most` at most; every parts-th of them, from part - 1 on; with `drawn` every so
+ * manieth, from where the commit says. */
+static inline void tries_rows(struct tries *t, int strength, uint64_t seed, int most, int part, int parts, int drawn)
 {
     struct covering_factor factor[GRID_MOST];
     int row[GRID_MOST] = {0};
@@ -129,7 +130,8 @@ static inline void tries_rows(struct tries *t, int strength, uint64_t seed, int 
                          .ctx = t};
     covering_open(&c);
     for (; t->rows < most && covering_next(&c, row); t->rows++)
-        if (t->rows % parts == part - 1) run_row(t, row, getenv("TUTTI_GRID_LOUD") != NULL);
+        if (drawn ? drawn_here(t->rows, drawn) : t->rows % parts == part - 1)
+            run_row(t, row, getenv("TUTTI_GRID_LOUD") != NULL);
     print_message("%d rows of %d %s, %d run, %d %s refused, %d differ\n", t->rows, c.n_tuples,
                   strength == 2 ? "pairs" : "triples", t->run, t->refused, strength == 2 ? "pairs" : "triples",
                   t->differ);
