@@ -46,9 +46,9 @@ static double behind(const struct config *c)
 }
 
 /* Where scales follow from earlier steps the gradient of the second step is compared (trial.c): of weights that went
- * a step by gradients that had travelled encoded, or been summed in bf16, some of which round to other codes. Measured over dp of 2 and 4, two
- * families, 1 and 4 layers, 8 and 32 sequences of 16 and 64: 3e-2 to 8e-2 with gradients in bf16, either
- * way, where they are 3e-3 with scales of the same step. */
+ * a step by gradients that had travelled encoded, or been summed in bf16, some of which round to other codes. Measured
+ * over dp of 2 and 4, two families, 1 and 4 layers, 8 and 32 sequences of 16 and 64: 3e-2 to 8e-2 with gradients in
+ * bf16, either way, where they are 3e-3 with scales of the same step. */
 static bool after_a_step(const struct config *c)
 {
     const struct recipe_config recipe = config_recipe(c);
