@@ -77,10 +77,9 @@ generator=()
 if [ ! -e "$build/CMakeCache.txt" ] && command -v ninja >/dev/null; then generator=(-G Ninja); fi
 werror=()
 if [ -n "${CI:-}" ]; then werror=(-DTUTTI_WERROR=ON); fi
-# Rooms whose code differs from processor to processor.
-programs=$(cd "$root/tests" && ls kernel/test_*.c layout/test_*.c comm/test_fold.c base/test_rng.c |
-    grep -v test_rows_itself | sed 's#/#_#; s#\.c$##')
-targets=(tutti $programs)
+# Rooms whose code differs from processor to processor: their tests, each a part of its room's program.
+tests=$(cd "$root/tests" && ls kernel/test_*.c layout/test_*.c comm/test_fold.c base/test_rng.c | grep -v test_rows_itself | sed 's#\.c$##')
+targets=(tutti kernel_tests layout_tests comm_tests base_tests)
 if [ "$count" = 1 ]; then targets=(count_calls); fi
 if ! cmake -S "$root" -B "$build" "${generator[@]}" --toolchain "$root/cmake/aarch64.cmake" -DTUTTI_SYSROOT="$files" \
     "${werror[@]}" >"$log" 2>&1 || ! cmake --build "$build" --parallel "$jobs" --target "${targets[@]}" >"$log" 2>&1; then
@@ -110,7 +109,7 @@ fi
 
 # ---- tests ----
 failed=0
-pattern=$(tr ' ' '\n' <<<"$programs" | tr '\n' '|' | sed 's#_test#/test#g; s#|$##')
+pattern=$(paste -sd '|' <<<"$tests")
 (cd "$build" && ctest --output-on-failure --no-tests=error -j "$jobs" -R "^($pattern)\$") || failed=1
 
 # The whole program: layouts against one rank, and every instruction set's training against the reference's.
