@@ -18,7 +18,7 @@ tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 names=$1 column=$2 seconds=$3 seed=$4
 shift 4
 awk -v column="$column" -v seconds="$seconds" -v seed="$seed" -v rooms="$*" '
-    function room_of(test,  part) { n_parts = split(test, part, "/"); return part[n_parts - 1] } # late/run/test_x: run
+    function room_of(test,  part) { n_parts = split(test, part, "/"); return part[n_parts - 1] } # late/engine/test_x: engine
     BEGIN {
         srand(seed)
         n_changed = split(rooms, list, " ")
