@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layout_canvas.h: what the parts of a picture of a layout share: where columns stand, and how a box is drawn. Private
- * to cli/layout_*.c. Floor 11. Order: Local. */
+ * to explain/layout_*.c. Floor 11. Order: Local. */
 #ifndef TUTTI_EXPLAIN_LAYOUT_CANVAS_H
 #define TUTTI_EXPLAIN_LAYOUT_CANVAS_H
 
