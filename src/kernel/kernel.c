@@ -66,6 +66,8 @@ const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct
     return NULL;
 }
 
+bool kernel_computes(const struct kernel_call *c) { return kernel_way(&kernel_family_ref, c) != NULL; }
+
 void kernel_libraries(const struct kernel_table *t, char out[32])
 {
     out[0] = 0;

@@ -237,6 +237,8 @@ const struct kernel_slot *kernel_way(const struct kernel_family *f, const struct
 const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct kernel_call *c, const char **family);
 /* The libraries of its families: "oneDNN 3.1.1", or "" where all is tutti's own. */
 void kernel_libraries(const struct kernel_table *t, char out[32]);
+/* Whether the call is one that is computed at all: the reference has it. */
+bool kernel_computes(const struct kernel_call *c);
 size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c);
 /* Runs a call at once, by c->stream's threads, on memory that the caller can touch. kernel_enqueue comes to this;
  * callers with host memory may call it. */

@@ -35,13 +35,13 @@ static size_t choose_kernel(struct instr *i, const struct kernel_table *kt)
     return i->kernel && i->kernel->scratch ? i->kernel->scratch(&c, kt->n_threads) : 0;
 }
 
-/* A row that the device's own family lacks, too: the reference has it, so it is one that is computed. */
+/* A row that the device's own family lacks, too, though it is one that is computed. */
 static int lacks(const struct instr *i, const struct kernel_table *kt, struct err *e)
 {
     static const char *const phase[KERNEL_N_PHASES] = {"forward", "backward", "the gradient of its weights"};
     struct kernel_call c;
     running_call(i, &c);
-    if (!kernel_way(&kernel_family_ref, &c)) return OK;
+    if (!kernel_computes(&c)) return OK;
     const struct view *v = c.n_in ? &c.in[0] : &c.out[0];
     return err_set(e, ERR_REQUEST, "'%s': the %s device has no kernel for %s, %s, in %s", i->what, kt->device,
                    op_row(i->op)->name, phase[i->kphase], dtype_name(v->dtype));

@@ -130,6 +130,9 @@ static void test_each_is_opened(void **state)
         device_free(d);
     }
     assert_int_equal(device_open(&(struct device *){0}, DEVICE_CPU, 0, &(struct err){0}), ERR_REQUEST);
+    char words[32]; /* a config's word is read as a kind by its place */
+    snprintf(words, sizeof words, "%s|%s", device_kind_name(DEVICE_CPU), device_kind_name(DEVICE_NULL));
+    assert_string_equal(words, DEVICE_WORDS);
 }
 
 enum touch { READS, WRITES, MIDDLE, HOST_TO_KERNEL, KERNEL_TO_HOST, LOOKS_THROUGH };
