@@ -172,7 +172,7 @@ struct comm {
     const struct algorithm *asked;      /* by name, or NULL */
     struct meet *meet;                  /* or NULL */
     void *group;                        /* the transport's */
-    const struct device *dev;           /* comm_on: whose memory it moves; NULL: the hosts' */
+    const struct device *dev;           /* comm_on, borrowed: whose memory it moves; NULL: the hosts' */
     int64_t called;                     /* the last ticket: the engine has those up to `submitted` */
     int64_t n_collectives, n_exchanges; /* enqueued */
     int64_t *passed;                    /* [2][size] messages enqueued to and from each rank */

@@ -44,6 +44,7 @@ static void look_at(const struct program *p, struct seen *s)
         if (under_way > s->most) s->most = under_way;
         if (op_row(c->op)->by != BY_COPIES) continue;
         bool store = c->op == OP_STORE;
+        assert_string_equal(c->what, tape_tensor(p->tape, p->places[c->out[0].place].of)->name); /* whose bytes go */
         const struct place *away = &p->places[(store ? c->out[0] : c->in[0]).place],
                            *here = &p->places[(store ? c->in[0] : c->out[0]).place];
         assert_true(away->home == HOME_AWAY && here->home != HOME_AWAY && away->bytes == here->bytes);

@@ -9,7 +9,7 @@ cat >"$dir/floors" <<'EOF'
 room low  :
 room mid/part : low
 room mid  : low
-room top  : low mid
+room top  : mid
 room else : low
 EOF
 {
