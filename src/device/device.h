@@ -73,7 +73,6 @@ struct byte_span; /* order.h */
 /* A piece of work as the device sees it. */
 enum work_kind {
     WORK_KERNEL,
-    WORK_FLAT,
     WORK_COPY,
     WORK_TO_HOST, /* also what is put away and brought back */
     WORK_FROM_HOST,

@@ -47,7 +47,7 @@ static int64_t bad_element(const struct engine *g, const struct view *v)
     int64_t rows = view_rows(v), cols = view_cols(v), width = (int64_t)dtype_bytes(v->dtype);
     for (int64_t r = 0; r < rows; r++) {
         const char *row = (const char *)v->p + r * (v->nd > 1 ? v->stride : cols) * width;
-        int64_t at = flat_find_nonfinite(g->stream, row, v->dtype, cols);
+        int64_t at = tally_first_nonfinite(g, g->stream, row, v->dtype, cols);
         if (at >= 0) return r * cols + at;
     }
     return -1;
@@ -83,7 +83,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     snprintf(out, n, "no single tensor (a sum overflows)");
     for (int i = 0; i < g->params.n; i++) {
         struct array_span mine = store_held(&g->store, i, STORE_PARAM); /* also of what others step */
-        int64_t at = health_nonfinite(&g->store.array[STORE_PARAM], &mine, g->stream);
+        int64_t at = health_nonfinite(g, &g->store.array[STORE_PARAM], &mine, g->stream);
         if (at < 0) continue;
         int used = snprintf(out, n, "the parameter %s, element %lld", g->params.p[i].name, (long long)(at + mine.lo));
         if (g->cfg.world) snprintf(out + used, n - (size_t)used, ", on rank %d", g->cfg.rank);

@@ -216,9 +216,9 @@ static int new_buffers(struct engine *g, struct err *e)
         rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * engine_seq_here(g)) * sizeof(int32_t), e);
     if (!rc && balance_bytes(&g->cfg)) rc = buffer_new(&g->balance, g->dev, MEM_DATA, balance_bytes(&g->cfg), e);
     if (!rc) rc = recipes_buffers(g, e);
-    if (!rc) telemetry_new(g);
+    if (!rc) rc = telemetry_new(g, e);
     if (!rc) fallback_new(g);
-    if (!rc) exponents_new(g);
+    if (!rc) rc = exponents_new(g, e);
     if (!rc) rc = tally_buffers(g, e);
     if (!rc) rc = new_slabs(g, e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);

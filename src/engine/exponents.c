@@ -9,20 +9,29 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 
-void exponents_new(struct engine *g)
+int exponents_new(struct engine *g, struct err *e)
 {
-    if (g->cfg.exponents_every && g->cfg.training && !g->dev->counts_only)
-        g->exponents.bins = xcalloc(CLASS_N, sizeof *g->exponents.bins);
+    struct exponents *x = &g->exponents;
+    if (!g->cfg.exponents_every || !g->cfg.training) return OK;
+    if (!g->dev->counts_only) x->bins = xcalloc(CLASS_N, sizeof *x->bins);
+    return buffer_new(&x->on_device, g->dev, MEM_DATA, CLASS_N * sizeof *x->bins, e);
 }
 
-void exponents_free(struct engine *g) { xfree(g->exponents.bins); }
+void exponents_free(struct engine *g)
+{
+    xfree(g->exponents.bins);
+    buffer_free(&g->exponents.on_device);
+}
 
 bool exponents_due(const struct engine *g, int64_t step)
 {
     return g->exponents.bins && (step + 1) % g->cfg.exponents_every == 0;
 }
 
-void exponents_begin(struct engine *g) { memset(g->exponents.bins, 0, CLASS_N * sizeof *g->exponents.bins); }
+void exponents_begin(struct engine *g)
+{
+    device_zero(g->stream, &g->exponents.on_device, 0, g->exponents.on_device.bytes);
+}
 
 /* Whether this rank is the one that counts a tensor of this type. Experts' columns are cut over etp where that is less
  * than tp. */
@@ -37,10 +46,10 @@ static bool counts_here(const struct engine *g, struct spmd_type t, bool gradien
 
 static void count(struct engine *g, enum exponent_class k, const struct view *v, int64_t times)
 {
-    int64_t bins[EXPONENT_BINS] = {0};
+    int64_t(*bins)[EXPONENT_BINS] = g->exponents.on_device.p;
     if (!v->p || !times) return;
-    kernel_count_exponents(g->stream, v, bins);
-    for (int i = 0; i < EXPONENT_BINS; i++) g->exponents.bins[k][i] += times * bins[i];
+    struct kernel_call c = exponents_call(v, times, bins[k]);
+    kernel_enqueue(g->stream, &c);
 }
 
 /* Rows of experts that there are: of all parts, in this round. */
@@ -121,6 +130,10 @@ void exponents_agree(struct engine *g)
         if (n) count(g, CLASS_WEIGHT_GRADIENTS, &v, 1);
     }
     int64_t *all = g->exponents.bins[0];
+    if (g->exponents.on_device.p) {
+        device_to_host(g->stream, all, &g->exponents.on_device, 0, g->exponents.on_device.bytes);
+        stream_sync(g->stream);
+    }
     if (g->cfg.world)
         comm_wait(g->cfg.world, comm_all_reduce(g->cfg.world, all, all, (int64_t)CLASS_N * EXPONENT_BINS, DT_I64,
                                                 COMM_SUM, "numbers by exponent"));

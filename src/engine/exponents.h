@@ -16,8 +16,9 @@ struct engine;
 enum exponent_class { CLASS_ACTIVATIONS, CLASS_WEIGHTS, CLASS_GRADIENTS, CLASS_WEIGHT_GRADIENTS, CLASS_N };
 struct exponents {
     int64_t (*bins)[EXPONENT_BINS]; /* [CLASS_N]; NULL: nobody asked */
+    struct buffer on_device;        /* the same, of this rank, while a step runs */
 };
-void exponents_new(struct engine *g);
+int exponents_new(struct engine *g, struct err *e);
 void exponents_free(struct engine *g);
 bool exponents_due(const struct engine *g, int64_t step); /* so many were done before. Same(ranks) */
 void exponents_begin(struct engine *g);                   /* before the programs of such a step */

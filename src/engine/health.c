@@ -7,10 +7,17 @@
 #include <stdbool.h>
 
 #include "base/mem.h"
+#include "engine/tally.h"
 
 enum { CHUNK = 1 << 16 };
 
-/* Of what kernels do not reach: the same sum, but for the order. */
+/* What the engine's device does not have: it waits elsewhere, or is another device's. */
+static bool elsewhere(const struct engine *g, const struct array *a)
+{
+    return a->row.away || (a->own && a->own->dev != g->dev);
+}
+
+/* Of that the same sum, but for the order. */
 static double away_squares(const struct array *a, const struct array_span *x)
 {
     float *v = xmalloc(CHUNK * sizeof *v);
@@ -44,10 +51,10 @@ static int64_t away_nonfinite(const struct array *a, const struct array_span *x)
     return found;
 }
 
-int64_t health_nonfinite(const struct array *a, const struct array_span *x, struct stream *st)
+int64_t health_nonfinite(const struct engine *g, const struct array *a, const struct array_span *x, struct stream *st)
 {
-    if (a->row.away) return away_nonfinite(a, x);
-    return flat_find_nonfinite(st, array_at(a, x->at), a->row.dtype, x->n);
+    if (elsewhere(g, a)) return away_nonfinite(a, x);
+    return tally_first_nonfinite(g, st, array_at(a, x->at), a->row.dtype, x->n);
 }
 
 static int check(const struct engine *g, int i, int what, struct err *e)
@@ -58,14 +65,14 @@ static int check(const struct engine *g, int i, int what, struct err *e)
     if (a->row.dtype != DT_F32) {
         bool narrow = a->row.dtype == DT_BF16 || a->row.dtype == DT_F16;
         struct stream *st = store_stream_of(&g->store, what, i, g->stream);
-        if (narrow && health_nonfinite(a, &x, st) >= 0)
+        if (narrow && health_nonfinite(g, a, &x, st) >= 0)
             return err_set(e, ERR_NUMERIC, "%s of %s are not finite", g->store.array[what].row.title,
                            g->params.p[i].name);
         return OK;
     }
-    double sum = a->row.away
+    double sum = elsewhere(g, a)
                      ? away_squares(a, &x)
-                     : flat_sum_squares_now(store_stream_of(&g->store, what, i, g->stream), array_at(a, x.at), x.n),
+                     : tally_squares_of(g, store_stream_of(&g->store, what, i, g->stream), array_at(a, x.at), x.n),
            rms = sqrt(sum / (double)x.n);
     const char *name = g->params.p[i].name, *title = g->store.array[what].row.title;
     if (!isfinite(sum)) return err_set(e, ERR_NUMERIC, "%s of %s are not finite", title, name);

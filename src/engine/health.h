@@ -16,6 +16,6 @@
  *   cost    one pass over the pieces, at the memory's speed: a few per cent of writing them */
 int health_check(const struct engine *g, struct err *e);
 /* The first of a span that is not finite, wherever it waits; -1: all are. On an array's own stream, or st. */
-int64_t health_nonfinite(const struct array *a, const struct array_span *x, struct stream *st);
+int64_t health_nonfinite(const struct engine *g, const struct array *a, const struct array_span *x, struct stream *st);
 
 #endif

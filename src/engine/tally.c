@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/feed.h"
+#include "kernel/flat.h"
 #include "optim/squares.h"
 
 /* Tokens of a microbatch here whose nats are told one by one. */
@@ -28,7 +29,7 @@ int tally_buffers(struct engine *g, struct err *e)
 {
     bool runs = !(g->cfg.n_servers && g->cfg.server >= 0); /* a server has gradients only */
     size_t sets = runs ? (apart(g) ? to_size(g->cfg.n_microbatches) : 1) : 0;
-    size_t norm = !g->cfg.training ? 0 : g->cfg.exact_order ? FLAT_SQUARES_WORDS * sizeof(int64_t) : sizeof(double);
+    size_t norm = g->cfg.training && g->cfg.exact_order ? FLAT_SQUARES_WORDS * sizeof(int64_t) : sizeof(double);
     int rc = buffer_new(&g->stat, g->dev, MEM_DATA, sets * width(g) * sizeof(double), e);
     if (!rc) rc = buffer_new(&g->norm, g->dev, MEM_DATA, norm, e);
     return rc ? rc : buffer_new_host(&g->told, g->dev, MEM_DATA, g->stat.bytes + g->balance.bytes + norm, e);
@@ -65,6 +66,30 @@ double tally_squares(const struct engine *g)
     fetch(g, &g->norm);
     stream_sync(g->stream);
     return g->told.p ? *(const double *)told(g, &g->norm) : 0;
+}
+
+/* Its first number, as it was enqueued on st. */
+static const void *first_of_norm(const struct engine *g, struct stream *st)
+{
+    if (!g->told.p) return NULL;
+    stream_to_host(st, told(g, &g->norm), g->norm.p, sizeof(double));
+    stream_sync(st);
+    return told(g, &g->norm);
+}
+
+double tally_squares_of(const struct engine *g, struct stream *st, const float *x, int64_t n)
+{
+    stream_zero(st, g->norm.p, sizeof(double));
+    flat_sum_squares(st, x, n, g->norm.p);
+    const double *sum = first_of_norm(g, st);
+    return sum ? *sum : 0;
+}
+
+int64_t tally_first_nonfinite(const struct engine *g, struct stream *st, const void *x, enum dtype dtype, int64_t n)
+{
+    flat_find_nonfinite(st, x, dtype, n, g->norm.p);
+    const int64_t *at = first_of_norm(g, st);
+    return at ? *at : -1;
 }
 
 void *tally_at(const struct engine *g, int microbatch)

@@ -41,5 +41,9 @@ void tally_tokens(struct engine *g, double *nats);
 double tally_norm(struct engine *g);
 /* The sum of squares of this rank's gradients. Waits. Local. */
 double tally_squares(const struct engine *g);
+/* Of n numbers on the device the sum of squares; where the first is that is not finite, -1: all are. Waits for st.
+ * Between steps, as tally_squares: what a step has of its norm is overwritten. Local. */
+double tally_squares_of(const struct engine *g, struct stream *st, const float *x, int64_t n);
+int64_t tally_first_nonfinite(const struct engine *g, struct stream *st, const void *x, enum dtype dtype, int64_t n);
 
 #endif

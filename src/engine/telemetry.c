@@ -14,13 +14,20 @@ enum { SUMS = 5 }; /* of struct rounded_counts, at its beginning; then the large
 
 static int64_t numbers(const struct engine *g) { return (int64_t)g->params.n * RECIPE_OPERANDS; }
 
-void telemetry_new(struct engine *g)
+int telemetry_new(struct engine *g, struct err *e)
 {
-    if (g->cfg.precision.look_every && g->cfg.training && g->recipes.of_slot && !g->dev->counts_only)
-        g->telemetry.counts = xcalloc(to_size(numbers(g)), sizeof *g->telemetry.counts);
+    struct telemetry *t = &g->telemetry;
+    size_t bytes = to_size(numbers(g)) * sizeof *t->counts;
+    if (!g->cfg.precision.look_every || !g->cfg.training || !g->recipes.of_slot) return OK;
+    if (!g->dev->counts_only) t->counts = xcalloc(1, bytes);
+    return buffer_new(&t->on_device, g->dev, MEM_DATA, bytes, e);
 }
 
-void telemetry_free(struct engine *g) { xfree(g->telemetry.counts); }
+void telemetry_free(struct engine *g)
+{
+    xfree(g->telemetry.counts);
+    buffer_free(&g->telemetry.on_device);
+}
 
 bool telemetry_due(const struct engine *g, int64_t step)
 {
@@ -30,7 +37,7 @@ bool telemetry_due(const struct engine *g, int64_t step)
 bool telemetry_begin(struct engine *g, int64_t step)
 {
     if (!telemetry_due(g, step)) return false;
-    memset(g->telemetry.counts, 0, to_size(numbers(g)) * sizeof *g->telemetry.counts);
+    device_zero(g->stream, &g->telemetry.on_device, 0, g->telemetry.on_device.bytes);
     return true;
 }
 
@@ -49,12 +56,14 @@ void telemetry_look(struct engine *g, const struct program *p, const struct kern
     if (i->again || i->refill || (!experts && (c->op != OP_QUANTISE || d->op != OP_LINEAR))) return;
     int slot = tape_tensor(p->tape, tape_tensor(p->tape, d->in[1])->root)->slot;
     const struct recipe_rule *r = &g->recipes.rule;
-    int64_t at = r->number(r->ctx, slot) + i->operand, apart = 0;
-    if (experts) apart = r->params(r->ctx, slot) / experts_here(g) * RECIPE_OPERANDS;
+    int64_t at = r->number(r->ctx, slot) + i->operand, apart = 0, n = experts ? experts_here(g) : 1;
+    if (experts) apart = r->params(r->ctx, slot) / n * RECIPE_OPERANDS;
     struct kernel_call there = *c; /* rows of sequences that exist */
     if (i->rows.each)
         there.in[0].n[0] = there.out[0].n[0] = token_rows_there(i->rows, c->in[0].n[0], g->cfg.micro, c->step->blank);
-    if (there.in[0].n[0]) kernel_count_rounded(g->stream, &there, &g->telemetry.counts[at], apart);
+    struct rounded_counts *counts = g->telemetry.on_device.p;
+    struct kernel_call counting = rounded_call(&there, counts ? counts + at : NULL, n, apart);
+    if (there.in[0].n[0]) kernel_enqueue(g->stream, &counting);
 }
 
 void telemetry_agree(struct engine *g)
@@ -62,18 +71,22 @@ void telemetry_agree(struct engine *g)
     int64_t n = numbers(g);
     struct rounded_counts *x = g->telemetry.counts;
     struct comm *w = g->cfg.world;
+    if (g->telemetry.on_device.p) {
+        device_to_host(g->stream, x, &g->telemetry.on_device, 0, g->telemetry.on_device.bytes);
+        stream_sync(g->stream);
+    }
     if (!w) return;
     double *sum = xcalloc(to_size(n * SUMS), sizeof *sum);
     float *most = xcalloc(to_size(n), sizeof *most);
     for (int64_t i = 0; i < n; i++) {
         memcpy(sum + i * SUMS, &x[i], SUMS * sizeof *sum);
-        most[i] = x[i].amax;
+        most[i] = (float)x[i].amax;
     }
     comm_wait(w, comm_all_reduce(w, sum, sum, n * SUMS, DT_F64, COMM_SUM, "what was rounded"));
     comm_wait(w, comm_all_reduce(w, most, most, n, DT_F32, COMM_MAX, "the largest that was rounded"));
     for (int64_t i = 0; i < n; i++) {
         memcpy(&x[i], sum + i * SUMS, SUMS * sizeof *sum);
-        x[i].amax = most[i];
+        x[i].amax = (double)most[i];
     }
     xfree(sum);
     xfree(most);
@@ -98,7 +111,7 @@ static const char *product_of(const char *name)
 
 static void figures(struct telemetry_row *r, const struct rounded_counts *x)
 {
-    r->amax = (double)x->amax;
+    r->amax = x->amax;
     r->saturated = x->saturated / x->elements;
     r->flushed = x->flushed / x->elements;
     r->error = x->squares > 0 ? sqrt(x->moved / x->squares) : 0;

@@ -23,6 +23,7 @@ struct engine;
 
 struct telemetry {
     struct rounded_counts *counts; /* [parameters][RECIPE_OPERANDS], by the first parameter of a product; NULL: none */
+    struct buffer on_device;       /* the same, of this rank, while a step runs */
 };
 /* After a look. */
 struct telemetry_row {
@@ -34,7 +35,7 @@ struct telemetry_row {
     double worst_saturated, worst_error; /* of one expert; of other products the same again */
 };
 
-void telemetry_new(struct engine *g); /* after recipes_rule */
+int telemetry_new(struct engine *g, struct err *e); /* after recipes_rule */
 void telemetry_free(struct engine *g);
 /* Whether a look is at this step, of which so many were done before. Same(ranks). */
 bool telemetry_due(const struct engine *g, int64_t step);

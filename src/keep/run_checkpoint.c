@@ -326,7 +326,7 @@ static void derive_away(struct engine *g, int param)
         m = from.n - at < CHUNK ? from.n - at : CHUNK;
         stream_to_host(reads, wide, array_at(master, from.at + at), to_size(m) * sizeof *wide);
         stream_sync(reads);
-        g->kernels.flat->cast(g->dev->team, narrow, s->dtype, wide, DT_F32, m);
+        store_cast(&g->kernels, g->dev->team, narrow, s->dtype, wide, DT_F32, m);
         stream_from_host(writes, array_at(copy, to.at + from.lo - to.lo + at), narrow,
                          to_size(m) * dtype_bytes(s->dtype));
         stream_sync(writes);

@@ -20,6 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "layout/codec.h"
+#include "layout/dtype.h"
 #include "layout/format.h"
 #include "layout/packing.h"
 #include "layout/spmd.h"
@@ -90,8 +92,39 @@ enum op {
     OP_AMAX_PARTS, /* the same for experts' products, part by part */
     OP_QUANTISE_PARTS,
     OP_GROUPED_SCALED,
+    OP_CAST, /* what works on whole arrays, beside tapes: from here to EXPONENTS */
+    OP_SUM_INTO,
+    OP_SUM_TREE,
+    OP_SUM_PARTS,
+    OP_SUM_SQUARES,
+    OP_EXACT_SQUARES,
+    OP_FIND_NONFINITE,
+    OP_ENCODE, /* and number formats */
+    OP_DECODE,
+    OP_UNPACK,
+    OP_ROUNDED, /* what telemetry counts */
+    OP_ROUNDED_PARTS,
+    OP_EXPONENTS,
+    OP_ADAMW, /* updates, in the order of enum update_kind */
+    OP_SGD,
+    OP_LION,
+    OP_MOMENTUM,
+    OP_UNIT,
+    OP_BLEND,
+    OP_ADAMW16,
+    OP_ADAMW8,
+    OP_APPLY,
+    OP_AVERAGE,
+    OP_ROUND,
+    OP_FACTOR_SUMS,
+    OP_FACTOR_KEEP,
+    OP_FACTOR_MEAN,
+    OP_FACTOR_SIZE,
+    OP_FACTOR_APPLY,
     OP_N,
-    OP_FIRST_COLLECTIVE = OP_ENTER
+    OP_FIRST_COLLECTIVE = OP_ENTER,
+    OP_FIRST_ARRAY = OP_CAST,
+    OP_FIRST_UPDATE = OP_ADAMW
 };
 
 /* Ranks of one axis of the mesh. */
@@ -639,6 +672,70 @@ struct grouped_scaled_attrs {
     struct parts_attrs parts;
 };
 
+/* ---- whole arrays ----
+ *   CAST            x_n                                  y_n of type `to`
+ *   SUM_INTO        x_n                                  y_n: x, or y + x (`add`); in f32, rounded once. f32 into f32
+ *                                                        or bf16, bf16 into bf16
+ *   SUM_TREE        parts_Pn f32                         y_n f32: summed along the binary tree that halves 0..P-1 (P a
+ *                                                        power of two) down to neighbours; y may be one of the parts
+ *   SUM_PARTS       parts_Pn                             y_n: from the first part to the last in f32, rounded once
+ *   SUM_SQUARES     x_n f32                              sum_1 f64 += squares, by blocks and lanes (kernel/flat_ops.h)
+ *   EXACT_SQUARES   x_n f32                              words i64 += squares without any rounding (the same)
+ *   FIND_NONFINITE  x_n                                  at_1 i64: of the first NaN or Inf, -1: there is none
+ *   ENCODE          x_n                                  codes_B u8, as kernel/codec_rows.h says
+ *   DECODE          codes_PB u8                          x_n: (add ? x : 0) + ((part 0 + part 1) + ...) in f32,
+ *                                                        rounded once
+ *   UNPACK          codes_RB u8, scales_Rb u8 [, groups f32]
+ *                                                        x_RC of type `to` (kernel/packed_rows.h)
+ *   ROUNDED         what a QUANTISE read and made        counts_{1,6} f64 += (kernel/rounded.h)
+ *   ROUNDED_PARTS   the same of a QUANTISE_PARTS         counts_{E,6} f64 +=
+ *   EXPONENTS       x                                    bins i64 += `times` its numbers, by exponent (exponent_bins.h)
+ * No tape has them: they are for sums of gradients, norms, what travels, and what is looked at. Forward alone. The same
+ * bits for any number of threads; those of ref in every family. */
+struct array_attrs {
+    enum dtype to; /* of what is written */
+    bool add;
+};
+struct codec_attrs {
+    enum codec codec;
+    struct codec_rows shape;
+    enum dtype to; /* DECODE: x's */
+    bool add;      /* DECODE */
+};
+struct packed_attrs { /* of a box of a matrix, whose columns begin at a block */
+    enum packing packing;
+    int64_t rows, cols;
+    int64_t first, row_blocks; /* the number of the box's first block in the matrix, and how many a row of it has */
+    enum dtype to;
+};
+struct exponents_attrs {
+    int64_t times;
+};
+
+/* ---- updates ----
+ * What an optimizer does to its arrays, element by element: operands, their order and factors are kernel/update.h's.
+ * Operands that are read are inputs, also where they are written; those that are only written are outputs. */
+enum { UPDATE_FACTORS = 8 };
+struct update_blocks {
+    int64_t cols, block; /* n elements are whole rows of so many columns, each cut into blocks */
+    int64_t whole;       /* elements of the whole tensor */
+};
+struct update_chance {
+    uint64_t seed, stream; /* of words (base/rng.h) */
+    /* The elements are some of a box of a matrix, row after row of `cols`: element 0 is the box's element `at`. The box
+     * begins at element `first` of the whole, whose rows have `wide`. An element takes the word of its index in the
+     * whole. */
+    int64_t at, cols, first, wide;
+};
+struct update_attrs {
+    int kind; /* enum update_kind */
+    float f[UPDATE_FACTORS];
+    bool flag;        /* MOMENTUM, SGD: Nesterov's; ADAMW8: fp8, not the map; FACTOR_APPLY: the rate is relative */
+    enum dtype to[3]; /* of outputs */
+    struct update_blocks blocks;
+    struct update_chance chance;
+};
+
 /* ---- the one that a call has ---- */
 /* X(KIND, name): the constant, the struct, and what makes, reads and changes it. */
 #define ATTRS_EACH(X)                                                                                                  \
@@ -682,7 +779,12 @@ struct grouped_scaled_attrs {
     X(DISTANCES, distances)                                                                                            \
     X(ATTENTION_BIASED, attention_biased)                                                                              \
     X(ATTENTION_CACHED_BIASED, attention_cached_biased)                                                                \
-    X(ADAPTED, adapted)
+    X(ADAPTED, adapted)                                                                                                \
+    X(ARRAY, array)                                                                                                    \
+    X(CODEC, codec)                                                                                                    \
+    X(PACKED, packed)                                                                                                  \
+    X(EXPONENTS, exponents)                                                                                            \
+    X(UPDATE, update)
 
 #define ATTRS_KIND(kind, name) ATTRS_##kind,
 enum attrs_kind { ATTRS_NONE, ATTRS_EACH(ATTRS_KIND) ATTRS_N };

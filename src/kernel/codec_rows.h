@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* codec_rows.h: numbers written as a codec says (layout/codec.h), and sums of what several ranks wrote. One
- * implementation per family, in struct format_ops; all give the bits of the reference (ref/codec.c), for any team.
+ * implementation per family (formats.h); all give the bits of the reference (ref/codec.c), for any team.
  * Includes: kernel.h. Order: Local. */
 #ifndef TUTTI_KERNEL_CODEC_ROWS_H
 #define TUTTI_KERNEL_CODEC_ROWS_H
@@ -21,7 +21,10 @@ struct codec_args {
     bool add;
 };
 
-/* On a stream (entry.c). */
+/* As calls of the operation table, and what a call says. */
+struct kernel_call codec_call(enum op op, const struct codec_args *a);
+struct codec_args codec_of(const struct kernel_call *c);
+/* On a stream. */
 void codec_encode(struct stream *s, const struct codec_args *a);
 void codec_decode(struct stream *s, const struct codec_args *a);
 

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "kernel/flat.h"
+
 static float element(const struct view *v, int64_t at)
 {
     if (v->dtype == DT_BF16) return bf16_to_f32(((const bf16 *)v->p)[at]);
@@ -27,4 +29,19 @@ void exponents_count(const struct view *v, int64_t bins[EXPONENT_BINS])
             if (field == 0) bin = u ? EXPONENT_FIRST + 31 - __builtin_clz(u) : EXPONENT_ZERO;
             bins[bin]++;
         }
+}
+
+struct kernel_call exponents_call(const struct view *v, int64_t times, int64_t *bins)
+{
+    struct kernel_call c = {.op = OP_EXPONENTS, .phase = KERNEL_FWD, .n_in = 1, .n_out = 1, .in = {*v}};
+    c.at = ATTRS(exponents, .times = times);
+    c.out[0] = flat_view(bins, DT_I64, EXPONENT_BINS);
+    return c;
+}
+
+void exponents_add(const struct kernel_call *c)
+{
+    int64_t bins[EXPONENT_BINS] = {0}, *to = c->out[0].p;
+    exponents_count(&c->in[0], bins);
+    for (int i = 0; i < EXPONENT_BINS; i++) to[i] += at_exponents(&c->at)->times * bins[i];
 }

@@ -11,7 +11,8 @@ enum { EXPONENT_BINS = EXPONENT_FIRST + EXPONENT_MOST - EXPONENT_LEAST + 1 };
 
 /* Adds the numbers of a view of f32, bf16 or f16, on memory that the caller can touch. */
 void exponents_count(const struct view *v, int64_t bins[EXPONENT_BINS]);
-/* The same on a stream (entry.c); waits for it. */
-void kernel_count_exponents(struct stream *s, const struct view *v, int64_t bins[EXPONENT_BINS]);
+/* The call that adds them `times` over to bins, on a device; carries it out. */
+struct kernel_call exponents_call(const struct view *v, int64_t times, int64_t *bins);
+void exponents_add(const struct kernel_call *c);
 
 #endif

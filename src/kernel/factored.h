@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* factored.h: second moments as a value per row and one per column (Adafactor: Shazeer & Stern 2018), as loops that
- * every family runs: elementwise in fp32, sums in fp64 by FLAT_LANES lanes of a row (flat.h), rows in order.
+ * every family runs: elementwise in fp32, sums in fp64 by FLAT_LANES lanes of a row (flat_ops.h), rows in order.
  *
  *   v_ij = r_i c_j / mean(r)      r, c: running means over rows and over columns of squared gradients
  *   u_ij = g_ij / root(v_ij)
  *
- * A vector is a matrix of one column: r is its second moment, c and the mean are 1. Includes: flat.h, update.h. */
+ * A vector is a matrix of one column: r is its second moment, c and the mean are 1. Includes: flat_ops.h. */
 #ifndef TUTTI_KERNEL_FACTORED_H
 #define TUTTI_KERNEL_FACTORED_H
 
-#include "kernel/flat.h"
+#include "kernel/flat_ops.h"
 #include "kernel/update.h"
 
 /* Of rows [lo, hi): their sums of squares, added. */

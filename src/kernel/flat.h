@@ -1,73 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flat.h: the constants and orders of summation that every family of flat operations shares.
- *
- * Invariants
- *   1. A sum of squares is formed per block of FLAT_BLOCK elements in FLAT_LANES interleaved fp64 lanes (element i
- *      of the block adds into lane i % FLAT_LANES), folded by flat_fold; block sums are added in order.
- *   2. Exact squares: the square of a float is an integer below 2^48 times a power of 4, so squares are added up per
- *      power of two of the float, in integers, and no partition of the elements changes the result. Word 2e holds the
- *      low 32 bits (and what carried out of them), word 2e + 1 the rest, of the sum over floats with exponent bits e.
- *   3. Every family computes AdamW from these factors with the fused operations that ref/flat.c spells out, so all
- *      families agree to the bit.
- * Includes: kernel.h. Order: Local.
- */
+/* flat.h: whole arrays beside the tape: casts, sums of gradients, norms (attrs.h says what each computes). Each as a
+ * call of the operation table, and as that call on a stream, with addresses of the stream's device.
+ * Includes: kernel.h. Order: Local. */
 #ifndef TUTTI_KERNEL_FLAT_H
 #define TUTTI_KERNEL_FLAT_H
 
-#include <math.h>
-#include <string.h>
-
 #include "kernel/kernel.h"
 
-enum { FLAT_BLOCK = 4096, FLAT_LANES = 16 };
-enum { FLAT_TREE_DEPTH = 16 }; /* a tree has fewer parts than 2 to the power of it */
+enum { FLAT_SQUARES_BINS = 256, FLAT_SQUARES_WORDS = 2 * FLAT_SQUARES_BINS };
 
-/* The square of x as exponent bits and an integer: x * x = *m times 4^(max(bits, 1) - 150). */
-static inline uint32_t flat_square(float x, uint64_t *m)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    uint32_t e = u >> 23 & 255;
-    uint64_t mantissa = (u & 0x7fffff) | (e ? 0x800000u : 0);
-    *m = mantissa * mantissa;
-    return e;
-}
+/* A window on n elements in a row. */
+struct view flat_view(void *p, enum dtype t, int64_t n);
 
-/* What sum_into can do. */
-static inline void flat_sum_check(enum dtype t, enum dtype f)
-{
-    CHECK((t == DT_F32 && f == DT_F32) || (t == DT_BF16 && (f == DT_F32 || f == DT_BF16)), "%s into %s", dtype_name(f),
-          dtype_name(t));
-}
-static inline void flat_tree_check(int n_parts)
-{
-    CHECK(n_parts > 0 && n_parts < 1 << FLAT_TREE_DEPTH && !(n_parts & (n_parts - 1)), "a tree of %d", n_parts);
-}
+struct kernel_call cast_call(void *dst, enum dtype to, const void *src, enum dtype from, int64_t n);
+struct kernel_call sum_into_call(void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add);
+struct kernel_call sum_tree_call(float *to, const float *part, int n_parts, int64_t n);
+struct kernel_call sum_parts_call(void *to, enum dtype t, const void *part, int n_parts, int64_t n);
+struct kernel_call sum_squares_call(double *sum, const float *x, int64_t n);
+struct kernel_call exact_squares_call(int64_t *word, const float *x, int64_t n);
+struct kernel_call find_nonfinite_call(int64_t *at, const void *x, enum dtype dtype, int64_t n);
 
-static inline double flat_fold(double lane[FLAT_LANES])
-{
-    for (int half = FLAT_LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
-}
+void flat_cast(struct stream *s, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n);
+void flat_sum_into(struct stream *s, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add);
+void flat_sum_tree(struct stream *s, float *to, const float *part, int n_parts, int64_t n);
+void flat_sum_parts(struct stream *s, void *to, enum dtype t, const void *part, int n_parts, int64_t n);
+void flat_sum_squares(struct stream *s, const float *x, int64_t n, double *sum);
+void flat_squares(struct stream *s, const float *x, int64_t n, int64_t *word);
+void flat_find_nonfinite(struct stream *s, const void *x, enum dtype dtype, int64_t n, int64_t *at);
 
-/* AdamW (Loshchilov and Hutter 2019) as PyTorch orders it: p -= lr wd p, then
- * p -= lr/bias1 * m / (sqrt(v) / sqrt(bias2) + eps). */
-struct adamw_factors {
-    float new1, new2; /* 1 - beta */
-    float decay;      /* -lr * weight_decay */
-    float root_scale; /* 1 / sqrt(bias2) */
-    float step;       /* -lr / bias1 */
-};
-static inline struct adamw_factors adamw_factors(const struct adamw_args *a)
-{
-    return (struct adamw_factors){
-        .new1 = 1.0f - a->beta1,
-        .new2 = 1.0f - a->beta2,
-        .decay = -a->lr * a->weight_decay,
-        .root_scale = (float)(1.0 / sqrt(a->bias2)),
-        .step = -a->lr / a->bias1,
-    };
-}
+/* At once, on memory that the caller can touch; team NULL: by the caller alone. */
+void flat_cast_here(const struct kernel_table *t, struct team *team, void *dst, enum dtype to, const void *src,
+                    enum dtype from, int64_t n);
 
 #endif

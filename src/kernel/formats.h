@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats.h: whole arrays to number formats (layout/format.h) and back, one implementation per family; all give the
- * bits of the reference, for any team. On memory that the caller can touch. Includes: thread.h, dtype.h, format.h.
+/* formats.h: whole arrays to number formats (layout/format.h) and back, as a family of the CPU has it; all give the
+ * bits of the reference, for any team. On memory that the caller can touch. The last three have rows (codec_rows.h,
+ * packed_rows.h) that come to these by array_slots_body.h. Includes: thread.h, dtype.h, format.h.
  * Order: Local. */
 #ifndef TUTTI_KERNEL_FORMATS_H
 #define TUTTI_KERNEL_FORMATS_H

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "kernel/cpuid.h"
-#include "kernel/formats.h"
 #include "kernel/kernel.h"
 
 /* What a device's kernels are, by its word for them (device.kernels) and the user's (run.kernels). The last family is
@@ -14,11 +13,9 @@
 static const struct kernel_chain {
     const char *device, *name;
     const struct kernel_family *family[4];
-    const struct flat_ops *flat;
-    const struct format_ops *formats;
 } chains[] = {
-    {"cpu", "auto", {&kernel_family_cpu, &kernel_family_onednn, &kernel_family_ref}, &flat_ops_cpu, &format_ops_cpu},
-    {"cpu", "ref", {&kernel_family_ref}, &flat_ops_ref, &format_ops_ref},
+    {"cpu", "auto", {&kernel_family_cpu, &kernel_family_onednn, &kernel_family_ref}},
+    {"cpu", "ref", {&kernel_family_ref}},
 };
 
 static int table_init(struct kernel_table *t, const char *device, const char *name, int n_threads, bool dry,
@@ -30,8 +27,6 @@ static int table_init(struct kernel_table *t, const char *device, const char *na
         const struct kernel_chain *c = &chains[i];
         if (strcmp(c->device, device) || strcmp(c->name, name)) continue;
         memcpy(t->chain, c->family, sizeof t->chain);
-        t->flat = c->flat;
-        t->formats = c->formats;
         t->isa = isa_name(c->family[0] == &kernel_family_ref ? ISA_REF : cpu_isa());
         return OK;
     }

@@ -114,8 +114,8 @@ struct op_row {
     bool inplace_bwd;        /* din[0] may share dout[0]'s memory (ROTARY, DROPOUT, ADD: dout is read before din[0]
                               * is written, element by element), or in[0]'s (XENT) */
     bool has_backward;
-    bool caches;    /* it writes some of its inputs: what it keeps of sequences */
-    enum op_by by;  /* who carries it out */
+    uint8_t changes_in; /* bit i: forward writes in[i], too: what is kept of sequences, an optimizer's arrays */
+    enum op_by by;      /* who carries it out */
     bool travels;   /* it is begun in its turn and finished before the first instruction that touches its bytes, which
                        are its own until then (program/underway.c); work that needs nothing of it goes on beside it */
     bool alias_fwd; /* out[0] is in[0]'s memory, and nothing runs forward (ENTER) */
@@ -130,6 +130,8 @@ struct op_row {
     const char *(*rule)(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out);
 };
 const struct op_row *op_row(enum op op);
+/* What input or output i is, in messages: "master", "an input". */
+const char *op_part(enum op op, bool output, int i);
 static inline bool op_collective(enum op op) { return op_row(op)->by == BY_RANKS; }
 /* Of the rows of all ranks, those of rank `part`: how the rows of collectives are cut. */
 int64_t op_rows_here(const struct rows_attrs *at, int part);
@@ -165,60 +167,11 @@ struct kernel_family {
     void (*library)(char out[32]); /* whose code it calls, such as "oneDNN 3.1.1"; NULL: tutti's own */
 };
 
-/* Flat operations outside the tape: optimizer updates, norms of gradients, initialisation. */
-struct adamw_args { /* all arrays of n elements; param in param_dtype (may be NULL or equal to master) */
-    int64_t n;
-    float *master, *m, *v;
-    const float *grad;
-    void *param;
-    enum dtype param_dtype;
-    float lr, beta1, beta2, eps, weight_decay;
-    float grad_scale;   /* clipping and loss-scale factor, multiplies grad */
-    float bias1, bias2; /* 1 - beta^t */
-};
-struct sgd_args {
-    int64_t n;
-    float *master, *m; /* m NULL when momentum == 0 */
-    const float *grad;
-    void *param;
-    enum dtype param_dtype;
-    float lr, momentum, weight_decay, grad_scale;
-    bool nesterov;
-};
-struct update_args; /* update.h */
-struct format_ops;  /* formats.h */
-enum { FLAT_SQUARES_BINS = 256, FLAT_SQUARES_WORDS = 2 * FLAT_SQUARES_BINS };
-struct flat_ops {
-    const char *name;
-    void (*adamw)(struct team *team, const struct adamw_args *a);
-    void (*sgd)(struct team *team, const struct sgd_args *a);
-    /* Adds to *sum the sum of squares in fp64: blocks of 4096 elements, block sums added in order; the same for any
-     * team. */
-    void (*sum_squares)(struct team *team, const float *x, int64_t n, double *sum);
-    /* Index of the first NaN or Inf, -1 if none. */
-    int64_t (*find_nonfinite)(struct team *team, const void *x, enum dtype dtype, int64_t n);
-    void (*cast)(struct team *team, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n);
-    /* Sums of gradients. All are elementwise and run in fp32, so neither the split over threads nor the length changes
-     * a bit. */
-    /* to[i] = from[i], or to[i] + from[i] when add, rounded once to to's type. f32 into f32 or bf16, bf16 into bf16. */
-    void (*sum_into)(struct team *team, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add);
-    /* to[i] = the n_parts (a power of two) values part[p * n + i], summed along the binary tree that halves
-     * 0..n_parts-1 down to neighbours. to may be one of the parts. */
-    void (*sum_tree)(struct team *team, float *to, const float *part, int n_parts, int64_t n);
-    /* The same from the first part to the last, rounded once; f32, bf16 or f16. to overlaps no part. */
-    void (*sum_parts)(struct team *team, void *to, enum dtype t, const void *part, int n_parts, int64_t n);
-    /* Adds n squares to words without any rounding: flat.h. */
-    void (*squares)(struct team *team, const float *x, int64_t n, int64_t word[FLAT_SQUARES_WORDS]);
-    void (*update)(struct team *team, const struct update_args *a); /* the rows of update.h */
-};
-
-/* A device's kernels: a chain of families and the flat operations. For the null device nothing runs, but
+/* A device's kernels: a chain of families. For the null device nothing runs, but
  * scratch sizes are those of the chain it stands for (so predicted bytes equal allocated bytes). */
 struct kernel_table {
     const char *device;                   /* whose kernels: "cpu" */
     const struct kernel_family *chain[4]; /* tried in order; the last is the device's own */
-    const struct flat_ops *flat;
-    const struct format_ops *formats; /* formats.h */
     int n_threads;
     bool dry;        /* count, do not run */
     const char *isa; /* "amx", "avx512-bf16", "avx512", "avx2", "ref": what was found and chosen */
@@ -250,23 +203,8 @@ void kernel_on(struct stream *s, const struct kernel_table *t);
 /* Addresses are of s's device: translated here where it is untouchable, and host memory is refused with a CHECK.
  * c->stream is s from here on; the call and its step are copied where they have to last. */
 void kernel_enqueue(struct stream *s, struct kernel_call *c);
-/* The table's flat operations likewise. Those that return a value wait for s; on the null device it is 0 (-1: none
- * found). */
-void flat_adamw(struct stream *s, const struct adamw_args *a);
-void flat_sgd(struct stream *s, const struct sgd_args *a);
-void flat_sum_squares(struct stream *s, const float *x, int64_t n, double *sum);
-double flat_sum_squares_now(struct stream *s, const float *x, int64_t n);
-int64_t flat_find_nonfinite(struct stream *s, const void *x, enum dtype dtype, int64_t n);
-void flat_cast(struct stream *s, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n);
-void flat_sum_into(struct stream *s, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add);
-void flat_sum_tree(struct stream *s, float *to, const float *part, int n_parts, int64_t n);
-void flat_sum_parts(struct stream *s, void *to, enum dtype t, const void *part, int n_parts, int64_t n);
-void flat_squares(struct stream *s, const float *x, int64_t n, int64_t *word);
-
 extern const struct kernel_family kernel_family_ref;
 extern const struct kernel_family kernel_family_cpu;
 extern const struct kernel_family kernel_family_onednn;
-extern const struct flat_ops flat_ops_ref;
-extern const struct flat_ops flat_ops_cpu;
 
 #endif

@@ -6,11 +6,20 @@
  * instead of the T x T matrix. */
 #include "kernel/ops.h"
 
+#include "kernel/update.h"
+
 #define BIT(i) (1u << (i))
 /* One input, one output, linear: backward needs no values. The mesh types are parallel/'s, on one axis. */
 #define COLLECTIVE(text, has, shapes)                                                                                  \
     .name = (text), .attrs = (has), .min_in = 1, .max_in = 1, .n_out = 1, .grad_in = BIT(0), .has_backward = true,     \
     .by = BY_RANKS, .travels = true, .infer = (shapes), .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy
+/* Whole arrays, forward alone. */
+#define ARRAY(text, has, least, most, shapes, ops, moved)                                                              \
+    .name = (text), .attrs = (has), .min_in = (least), .max_in = (most), .n_out = 1, .infer = (shapes),                \
+    .flops = (ops), .bytes = (moved), .rule = rule_lowered
+#define UPDATE(text, in, out, changes)                                                                                 \
+    .name = (text), .attrs = ATTRS_UPDATE, .min_in = (in), .max_in = (in), .n_out = (out), .changes_in = (changes),    \
+    .infer = infer_update, .flops = flops_update, .bytes = bytes_update, .rule = rule_lowered
 #define COPIES(text)                                                                                                   \
     .name = (text), .min_in = 1, .max_in = 1, .n_out = 1, .by = BY_COPIES, .travels = true, .infer = infer_same,       \
     .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy
@@ -149,7 +158,7 @@ static const struct op_row rows[OP_N] = {
     [OP_ATTENTION_CACHED] = {.name = "attention_cached",
                              .attrs = ATTRS_ATTENTION,
                              .min_in = 6, .max_in = 7, .n_out = 1,
-                             .caches = true,
+                             .changes_in = BIT(4) | BIT(5),
                              .infer = infer_attention_cached, .flops = flops_attention_cached,
                              .bytes = bytes_whole, .rule = rule_attention_cached},
     [OP_ATTENTION_PART] = {.name = "attention_part", /* not on tapes: inside CONTEXT, which has the gradients */
@@ -305,13 +314,13 @@ static const struct op_row rows[OP_N] = {
     [OP_CONV_CACHED] = {.name = "conv_cached",
                         .attrs = ATTRS_NONE,
                         .min_in = 5, .max_in = 5, .n_out = 1,
-                        .caches = true,
+                        .changes_in = BIT(4),
                         .infer = infer_conv_cached, .flops = flops_conv, .bytes = bytes_whole,
                         .rule = rule_conv_cached},
     [OP_SCAN_CACHED] = {.name = "scan_cached",
                         .attrs = ATTRS_SCAN,
                         .min_in = 6, .max_in = 6, .n_out = 1,
-                        .caches = true,
+                        .changes_in = BIT(4),
                         .infer = infer_scan_cached, .flops = flops_scan, .bytes = bytes_whole,
                         .rule = rule_scan_cached},
     [OP_CODED] = {.name = "coded",
@@ -434,7 +443,7 @@ static const struct op_row rows[OP_N] = {
     [OP_ATTENTION_CACHED_BIASED] = {.name = "attention_cached_biased",
                                     .attrs = ATTRS_ATTENTION_CACHED_BIASED,
                                     .min_in = 6, .max_in = 7, .n_out = 1,
-                                    .caches = true,
+                                    .changes_in = BIT(4) | BIT(5),
                                     .infer = infer_attention_cached_biased, .flops = flops_attention_cached_biased,
                                     .bytes = bytes_whole, .rule = rule_attention_cached_biased},
     [OP_ADAPTED_SQUARES] = {.name = "adapted_squares",
@@ -453,6 +462,35 @@ static const struct op_row rows[OP_N] = {
                        .row_in = BIT(0), .row_out = BIT(0),
                        .infer = infer_magnitudes, .flops = flops_magnitudes, .bytes = bytes_whole,
                        .rule = rule_magnitudes},
+    [OP_CAST] = {ARRAY("cast", ATTRS_ARRAY, 1, 1, infer_cast, flops_none, bytes_whole)},
+    [OP_SUM_INTO] = {ARRAY("sum_into", ATTRS_ARRAY, 1, 1, infer_sum_into, flops_elementwise, bytes_added)},
+    [OP_SUM_TREE] = {ARRAY("sum_tree", ATTRS_ARRAY, 1, 1, infer_sum_tree, flops_elementwise, bytes_whole)},
+    [OP_SUM_PARTS] = {ARRAY("sum_parts", ATTRS_ARRAY, 1, 1, infer_sum_parts, flops_elementwise, bytes_whole)},
+    [OP_SUM_SQUARES] = {ARRAY("sum_squares", ATTRS_ARRAY, 1, 1, infer_sum_squares, flops_elementwise, bytes_whole)},
+    [OP_EXACT_SQUARES] = {ARRAY("exact_squares", ATTRS_ARRAY, 1, 1, infer_exact_squares, flops_elementwise, bytes_whole)},
+    [OP_FIND_NONFINITE] = {ARRAY("find_nonfinite", ATTRS_ARRAY, 1, 1, infer_find_nonfinite, flops_none, bytes_whole)},
+    [OP_ENCODE] = {ARRAY("encode", ATTRS_CODEC, 1, 1, infer_encode, flops_elementwise, bytes_whole)},
+    [OP_DECODE] = {ARRAY("decode", ATTRS_CODEC, 1, 1, infer_decode, flops_elementwise, bytes_added)},
+    [OP_UNPACK] = {ARRAY("unpack", ATTRS_PACKED, 2, 3, infer_unpack, flops_elementwise, bytes_whole)},
+    [OP_ROUNDED] = {ARRAY("rounded", ATTRS_QUANTISE, 4, 5, infer_rounded, flops_elementwise, bytes_whole)},
+    [OP_ROUNDED_PARTS] = {ARRAY("rounded_parts", ATTRS_QUANTISE_PARTS, 4, 5, infer_rounded, flops_elementwise, bytes_whole)},
+    [OP_EXPONENTS] = {ARRAY("exponents", ATTRS_EXPONENTS, 1, 1, infer_exponents, flops_none, bytes_whole)},
+    [OP_ADAMW] = {UPDATE("adamw", 4, 1, BIT(0) | BIT(1) | BIT(2))},
+    [OP_SGD] = {UPDATE("sgd", 3, 1, BIT(0) | BIT(1))},
+    [OP_LION] = {UPDATE("lion", 3, 1, BIT(0) | BIT(1))},
+    [OP_MOMENTUM] = {UPDATE("momentum", 2, 1, BIT(0))},
+    [OP_UNIT] = {UPDATE("unit", 2, 1, 0)},
+    [OP_BLEND] = {UPDATE("blend", 2, 1, 0)},
+    [OP_ADAMW16] = {UPDATE("adamw16", 4, 1, BIT(0) | BIT(1) | BIT(2))},
+    [OP_ADAMW8] = {UPDATE("adamw8", 6, 1, BIT(0) | BIT(1) | BIT(2) | BIT(3) | BIT(4))},
+    [OP_APPLY] = {UPDATE("apply", 2, 1, BIT(0))},
+    [OP_AVERAGE] = {UPDATE("average", 2, 0, BIT(0))},
+    [OP_ROUND] = {UPDATE("round", 1, 1, 0)},
+    [OP_FACTOR_SUMS] = {UPDATE("factor_sums", 3, 0, BIT(0) | BIT(1))},
+    [OP_FACTOR_KEEP] = {UPDATE("factor_keep", 2, 0, BIT(0))},
+    [OP_FACTOR_MEAN] = {UPDATE("factor_mean", 1, 1, 0)},
+    [OP_FACTOR_SIZE] = {UPDATE("factor_size", 6, 1, BIT(0))},
+    [OP_FACTOR_APPLY] = {UPDATE("factor_apply", 6, 1, BIT(0))},
 };
 /* clang-format on */
 
@@ -460,4 +498,10 @@ const struct op_row *op_row(enum op op)
 {
     CHECK((int)op >= 0 && op < OP_N, "no operation %d", (int)op);
     return &rows[op];
+}
+
+const char *op_part(enum op op, bool output, int i)
+{
+    const char *name = op >= OP_FIRST_UPDATE ? update_part(op, output, i) : NULL;
+    return name ? name : output ? "an output" : "an input";
 }

@@ -5,6 +5,7 @@
  *   ops_rule.c   rule_*    mesh types
  *   ops_lowered.c          all of it, for rows of fewer bits; ops_parts.c for those of experts
  *   ops_scan.c             all of it, for rows of state spaces
+ *   ops_array.c            all of it, for whole arrays; update.c: shapes of updates
  *   ops_place.c            what goes by a token's place
  * Order: Local. */
 #ifndef TUTTI_KERNEL_OPS_H
@@ -79,5 +80,10 @@ rule_fn rule_adapted_squares, rule_magnitudes;
 infer_fn infer_amax, infer_quantise, infer_linear_scaled, infer_amax_parts, infer_quantise_parts, infer_grouped_scaled;
 cost_fn flops_linear_scaled, flops_grouped_scaled;
 rule_fn rule_lowered;
+
+/* Of whole arrays: ops_array.c, update.c. */
+infer_fn infer_cast, infer_sum_into, infer_sum_tree, infer_sum_parts, infer_sum_squares, infer_exact_squares,
+    infer_find_nonfinite, infer_encode, infer_decode, infer_unpack, infer_rounded, infer_exponents, infer_update;
+cost_fn flops_update, bytes_added, bytes_update;
 
 #endif

@@ -14,7 +14,7 @@ enum by_place {
     NOT_ON_TAPE /* of training */
 };
 
-static const unsigned char by_place[OP_N] = {
+static const unsigned char by_place[OP_FIRST_ARRAY] = {
     [OP_EMBED] = NEVER,
     [OP_LINEAR] = NEVER,
     [OP_RMSNORM] = NEVER,
@@ -84,6 +84,7 @@ static const unsigned char by_place[OP_N] = {
 
 const char *op_by_place(enum op op, const struct op_attrs *at, bool told)
 {
+    if (op >= OP_FIRST_ARRAY) return "it is not on a tape";
     switch ((enum by_place)by_place[op]) {
     case REACHES:
         if (at_heads(at)->window && !told) return "a window reaches back so many places";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* packed_rows.h: matrices kept in few bits (layout/packing.h), as the numbers that are computed with. One
- * implementation per family, in struct format_ops; all give the bits of the reference (ref/packed_rows.c), for any
+ * implementation per family (formats.h); all give the bits of the reference (ref/packed_rows.c), for any
  * team. Includes: kernel.h. Order: Local. */
 #ifndef TUTTI_KERNEL_PACKED_ROWS_H
 #define TUTTI_KERNEL_PACKED_ROWS_H
@@ -19,7 +19,10 @@ struct packed_args { /* of a box of a matrix, whose columns begin at a block */
     void *x;                   /* [rows, cols], f32, bf16 or f16 */
     enum dtype t;
 };
-/* On a stream (entry.c): x from the rest. */
+/* As a call of the operation table, and what a call says. */
+struct kernel_call packed_call(const struct packed_args *a);
+struct packed_args packed_of(const struct kernel_call *c);
+/* On a stream: x from the rest. */
 void packed_unpack(struct stream *s, const struct packed_args *a);
 
 /* The scale of block k of row r of the box. */

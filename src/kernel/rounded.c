@@ -164,7 +164,9 @@ static void count_chunk(struct lanes *to, int n, const float *restrict x, const 
 static void close_row(struct rounded_counts *out, const struct lanes *n)
 {
     struct rounded_counts x = {.elements = n->elements, .saturated = n->saturated, .flushed = n->flushed};
-    memcpy(&x.amax, &n->amax, sizeof x.amax);
+    float amax;
+    memcpy(&amax, &n->amax, sizeof amax);
+    x.amax = (double)amax;
     for (int i = 0; i < LANES; i++) {
         x.moved += n->moved[i];
         x.squares += n->squares[i];
@@ -244,9 +246,47 @@ static void count_part(const struct kernel_call *one, int64_t expert, void *arg)
     count_one(one, &x->out[expert * x->apart]);
 }
 
-void rounded_count(const struct kernel_call *c, struct rounded_counts *out, int64_t apart)
+/* ---- the call ---- */
+enum { IN = 3 }; /* inputs of what is counted; its outputs come behind them */
+
+struct kernel_call rounded_call(const struct kernel_call *c, struct rounded_counts *out, int64_t experts, int64_t apart)
 {
-    struct by_expert x = {out, apart};
-    if (c->op == OP_QUANTISE_PARTS) parts_visit(c, count_part, &x);
-    else count_one(c, out);
+    const bool parts = c->op == OP_QUANTISE_PARTS;
+    struct kernel_call r = *c;
+    r.op = parts ? OP_ROUNDED_PARTS : OP_ROUNDED;
+    r.n_in = IN + c->n_out;
+    r.kernel = NULL;
+    r.scratch = NULL;
+    r.scratch_bytes = 0;
+    for (int i = c->n_in; i < IN; i++) r.in[i] = (struct view){0};
+    for (int i = 0; i < KERNEL_MAX_IN - IN; i++) r.in[IN + i] = i < c->n_out ? c->out[i] : (struct view){0};
+    memset(r.out, 0, sizeof r.out);
+    r.n_out = 1;
+    r.out[0] = (struct view){.p = out,
+                             .dtype = DT_F64,
+                             .nd = 2,
+                             .n = {parts ? experts : 1, ROUNDED_NUMBERS},
+                             .stride = parts ? apart * ROUNDED_NUMBERS : ROUNDED_NUMBERS};
+    return r;
+}
+
+/* What is counted. */
+static struct kernel_call counted(const struct kernel_call *c)
+{
+    struct kernel_call q = *c;
+    q.op = c->op == OP_ROUNDED_PARTS ? OP_QUANTISE_PARTS : OP_QUANTISE;
+    q.n_in = IN;
+    while (q.n_in > 1 && !q.in[q.n_in - 1].nd) q.n_in--;
+    q.n_out = c->n_in - IN;
+    for (int i = 0; i < KERNEL_MAX_OUT; i++) q.out[i] = i < q.n_out ? c->in[IN + i] : (struct view){0};
+    for (int i = IN; i < KERNEL_MAX_IN; i++) q.in[i] = (struct view){0};
+    return q;
+}
+
+void rounded_count(const struct kernel_call *c)
+{
+    struct kernel_call q = counted(c);
+    struct by_expert x = {c->out[0].p, c->out[0].stride / ROUNDED_NUMBERS};
+    if (q.op == OP_QUANTISE_PARTS) parts_visit(&q, count_part, &x);
+    else count_one(&q, x.out);
 }

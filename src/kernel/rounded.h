@@ -16,11 +16,12 @@
 
 #include "kernel/kernel.h"
 
-struct rounded_counts {
+struct rounded_counts { /* on the device, so nothing but f64 */
     double elements, saturated, flushed;
     double moved, squares; /* squares: of what was there */
-    float amax;
+    double amax;
 };
+enum { ROUNDED_NUMBERS = sizeof(struct rounded_counts) / sizeof(double) };
 static inline void rounded_add(struct rounded_counts *to, const struct rounded_counts *x)
 {
     to->elements += x->elements;
@@ -30,10 +31,11 @@ static inline void rounded_add(struct rounded_counts *to, const struct rounded_c
     to->squares += x->squares;
     if (x->amax > to->amax) to->amax = x->amax;
 }
-/* Adds a QUANTISE that has run, on memory that the caller can touch, by c->stream's threads; of a QUANTISE_PARTS the
- * numbers of expert e here to out[e * apart]. */
-void rounded_count(const struct kernel_call *c, struct rounded_counts *out, int64_t apart);
-/* The same on a stream (entry.c); waits for it. */
-void kernel_count_rounded(struct stream *s, const struct kernel_call *c, struct rounded_counts *out, int64_t apart);
+/* The call that counts a QUANTISE or QUANTISE_PARTS which has run, with addresses of a device: adds its numbers to
+ * *out; of parts those of expert e here, of `experts`, to out[e * apart]. */
+struct kernel_call rounded_call(const struct kernel_call *c, struct rounded_counts *out, int64_t experts,
+                                int64_t apart);
+/* Carries it out. */
+void rounded_count(const struct kernel_call *c);
 
 #endif

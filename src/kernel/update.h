@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* update.h: the table of elementwise updates beyond AdamW and SGD (kernel.h): a row is a name and its operands; one
- * slot of flat_ops runs them all, one call enqueues them. A new optimizer that works element by element is a row here,
- * its arithmetic in ref/update.c (the specification) and in cpu/vec/update_body.h.
+/* update.h: the table of elementwise updates: a row is a name and its operands, and a row of the operation table too
+ * (OP_FIRST_UPDATE and on, in this order). A new optimizer that works element by element is a row here and one of enum
+ * op, its arithmetic in ref/update.c (the specification) and in cpu/vec/update_body.h.
  *
  * Operands have n elements, or one, or one per block, and lie apart or are the same address. The compute copy is f32,
  * bf16 or f16; where it is NULL or equal to the master, nothing else is written.
@@ -16,8 +16,10 @@
 
 #include "kernel/kernel.h"
 
-enum { UPDATE_OPERANDS = 7, UPDATE_FACTORS = 8 };
+enum { UPDATE_OPERANDS = 7 };
 enum update_kind {
+    UPDATE_ADAMW,    /* master, m, v, grad, param */
+    UPDATE_SGD,      /* master, m (none without momentum), grad, param */
     UPDATE_LION,     /* master, m, grad, param */
     UPDATE_MOMENTUM, /* m, grad -> u: what momentum makes of a gradient */
     UPDATE_UNIT,     /* to = from / (root of *sum + eps) */
@@ -37,6 +39,11 @@ enum update_kind {
 };
 
 /* Where a kind's operands and factors are in update_args. */
+enum { ADAMW_MASTER, ADAMW_M, ADAMW_V, ADAMW_GRAD, ADAMW_PARAM };
+/* SCALE: clipping and the loss scale, multiplies the gradient; BIAS: 1 - beta^t. */
+enum { ADAMW_LR, ADAMW_BETA1, ADAMW_BETA2, ADAMW_EPS, ADAMW_DECAY, ADAMW_SCALE, ADAMW_BIAS1, ADAMW_BIAS2 };
+enum { SGD_MASTER, SGD_M, SGD_GRAD, SGD_PARAM };
+enum { SGD_LR, SGD_MOMENTUM, SGD_DECAY, SGD_SCALE }; /* flag: Nesterov's */
 enum { LION_MASTER, LION_M, LION_GRAD, LION_PARAM };
 enum { LION_LR, LION_BETA1, LION_BETA2, LION_DECAY, LION_SCALE };
 enum { MOMENTUM_M, MOMENTUM_GRAD, MOMENTUM_U };
@@ -54,7 +61,7 @@ enum {
     ADAMW16_ROOT,
     ADAMW16_STEP,
     ADAMW16_SCALE
-}; /* flat.h */
+}; /* flat_ops.h */
 /* Its factors are ADAMW16's; flag: fp8, not the map. */
 enum { ADAMW8_MASTER, ADAMW8_M, ADAMW8_V, ADAMW8_M_SCALE, ADAMW8_V_SCALE, ADAMW8_GRAD, ADAMW8_PARAM };
 enum { APPLY_MASTER, APPLY_O, APPLY_PARAM };
@@ -93,35 +100,25 @@ struct update_operand {
     void *p;
     enum dtype t;
 };
-struct update_blocks {
-    int64_t cols, block; /* n elements are whole rows of so many columns, each cut into blocks */
-    int64_t whole;       /* elements of the whole tensor */
-};
-struct update_chance {
-    uint64_t seed, stream; /* of words (base/rng.h) */
-    /* The elements are some of a box of a matrix, row after row of `cols`: element 0 is the box's element `at`. The box
-     * begins at element `first` of the whole, whose rows have `wide`. An element takes the word of its index in the
-     * whole. */
-    int64_t at, cols, first, wide;
-};
 struct update_args {
     enum update_kind kind;
     int64_t n;
     struct update_operand at[UPDATE_OPERANDS];
     float f[UPDATE_FACTORS];
-    bool flag; /* MOMENTUM: Nesterov's */
+    bool flag;
     struct update_blocks blocks;
     struct update_chance chance;
 };
 
 /* How many elements an operand has (update_elements). */
 enum update_count { UPDATE_EACH, UPDATE_ONE, UPDATE_BLOCK, UPDATE_ROW, UPDATE_ROW_PAIR, UPDATE_COL, UPDATE_TWO };
+enum update_use { UPDATE_READS, UPDATE_CHANGES, UPDATE_WRITES }; /* WRITES: what was there means nothing */
 struct update_row {
     const char *name;
     int n; /* operands */
     struct {
         const char *name;
-        bool writes;
+        enum update_use use;
         enum update_count count;
     } at[UPDATE_OPERANDS];
     int param; /* the operand that is a compute copy of operand 0, or -1 */
@@ -174,8 +171,12 @@ static inline int64_t update_words(const struct update_chance *c, int64_t i, int
     return c->cols == c->wide || left > n ? n : left;
 }
 
+/* The call of an update, and the update of a call. */
+struct kernel_call update_call(const struct update_args *a);
+struct update_args update_of(const struct kernel_call *c);
+/* What an operand of a row of updates is: its output, or input i. */
+const char *update_part(enum op op, bool output, int i);
+/* On a stream. */
 void flat_update(struct stream *s, const struct update_args *a);
-
-void update_ref(struct team *team, const struct update_args *a);
 
 #endif

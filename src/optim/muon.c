@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kernel/flat.h"
 #include "kernel/update.h"
 #include "state/own.h"
 #include "state/route_run.h"

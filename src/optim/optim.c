@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "kernel/flat.h"
 #include "kernel/update.h"
 #include "optim/adafactor.h"
 #include "optim/muon.h"

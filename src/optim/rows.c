@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/flat.h"
+#include "kernel/flat_ops.h"
 #include "kernel/update.h"
 #include "optim/optim.h"
 #include "state/own.h"
@@ -98,6 +98,27 @@ static void adamw8_step(const struct optim_call *x, const struct optim_stretch *
     flat_update(x->stream, &u);
 }
 
+static void adamw32_step(const struct optim_call *x, const struct optim_stretch *r, const struct adamw_args *a)
+{
+    flat_update(x->stream, &(struct update_args){
+                               .kind = UPDATE_ADAMW,
+                               .n = a->n,
+                               .at = {[ADAMW_MASTER] = {a->master, DT_F32},
+                                      [ADAMW_M] = {r->array[0], DT_F32},
+                                      [ADAMW_V] = {r->array[1], DT_F32},
+                                      [ADAMW_GRAD] = {(void *)(uintptr_t)a->grad, DT_F32},
+                                      [ADAMW_PARAM] = {a->param, a->param_dtype}},
+                               .f = {[ADAMW_LR] = a->lr,
+                                     [ADAMW_BETA1] = a->beta1,
+                                     [ADAMW_BETA2] = a->beta2,
+                                     [ADAMW_EPS] = a->eps,
+                                     [ADAMW_DECAY] = a->weight_decay,
+                                     [ADAMW_SCALE] = a->grad_scale,
+                                     [ADAMW_BIAS1] = a->bias1,
+                                     [ADAMW_BIAS2] = a->bias2},
+                           });
+}
+
 static void adamw_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
@@ -120,7 +141,7 @@ static void adamw_step(const struct optim_call *x, const struct optim_stretch *r
     };
     if (r->block) adamw8_step(x, r, &a);
     else if (c->moments == MOMENTS_BF16) adamw16_step(x, r, &a);
-    else flat_adamw(x->stream, &a);
+    else adamw32_step(x, r, &a);
 }
 
 /* ---- sgd ---- */
@@ -132,19 +153,19 @@ static int sgd_arrays(const struct optim_config *c, enum param_group group, stru
 static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
-    flat_sgd(x->stream, &(struct sgd_args){
-                            .n = r->n,
-                            .master = r->master,
-                            .m = (float *)(void *)r->array[0],
-                            .grad = grad,
-                            .param = r->copy,
-                            .param_dtype = x->s->dtype,
-                            .lr = optim_rate(x, r->group),
-                            .momentum = (float)c->momentum,
-                            .weight_decay = r->decay ? (float)c->weight_decay : 0,
-                            .grad_scale = x->scale,
-                            .nesterov = c->nesterov,
-                        });
+    flat_update(x->stream, &(struct update_args){
+                               .kind = UPDATE_SGD,
+                               .n = r->n,
+                               .at = {[SGD_MASTER] = {r->master, DT_F32},
+                                      [SGD_M] = {r->array[0], DT_F32},
+                                      [SGD_GRAD] = {(void *)(uintptr_t)grad, DT_F32},
+                                      [SGD_PARAM] = {r->copy, x->s->dtype}},
+                               .f = {[SGD_LR] = optim_rate(x, r->group),
+                                     [SGD_MOMENTUM] = (float)c->momentum,
+                                     [SGD_DECAY] = r->decay ? (float)c->weight_decay : 0,
+                                     [SGD_SCALE] = x->scale},
+                               .flag = c->nesterov,
+                           });
 }
 
 /* ---- lion ---- */

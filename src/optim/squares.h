@@ -6,7 +6,7 @@
 #ifndef TUTTI_OPTIM_SQUARES_H
 #define TUTTI_OPTIM_SQUARES_H
 
-#include "kernel/kernel.h"
+#include "kernel/flat.h"
 
 /* The sum, from the totals of all ranks; infinite when an element was not finite. The same double for the same set of
  * elements. */

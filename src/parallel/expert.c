@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kernel/flat.h"
 #include "layout/dtype.h"
 #include "layout/region.h"
 #include "parallel/waves.h"

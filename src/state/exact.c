@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kernel/flat.h"
 #include "layout/region.h"
 
 int64_t exact_run(int64_t n)

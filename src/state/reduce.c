@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kernel/flat.h"
 #include "state/exchange.h"
 
 static int size_of(const struct comm *c) { return c ? comm_size(c) : 1; }

@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "kernel/flat.h"
 #include "layout/recognise.h"
 
 enum { ALIGN = 64 }; /* where a message begins in the buffer */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kernel/flat.h"
 #include "state/packed.h"
 
 static bool alone(const struct store *s) { return s->units.n_ranks == 1 && s->units.n_expert_ranks == 1; }
@@ -144,6 +145,12 @@ struct stream *store_stream(const struct store *s, int which, struct stream *st)
     return own ? own : st;
 }
 
+void store_cast(const struct kernel_table *k, struct team *team, void *to, enum dtype t, const void *from, enum dtype f,
+                int64_t n)
+{
+    flat_cast_here(k, team, to, t, from, f, n);
+}
+
 struct stream *store_stream_of(const struct store *s, int which, int param, struct stream *st)
 {
     struct stream *own = store_array_of(s, which, param)->own;
@@ -230,7 +237,7 @@ static void put_values(struct store *s, const struct kernel_table *k, struct str
         if (s->array[i].row.averages && array_is_here(&s->array[i]) && !s->table->p[param].frozen)
             device_from_host(st, &s->array[i].buf, byte_of(&s->array[i], store_held(s, param, i).at + from - own.lo),
                              in + (from - lo), to_size(to - from) * sizeof(float));
-    if (s->dtype != DT_F32) k->flat->cast(s->dev->team, narrow, s->dtype, in, DT_F32, n);
+    if (s->dtype != DT_F32) store_cast(k, s->dev->team, narrow, s->dtype, in, DT_F32, n);
     device_from_host(store_stream(s, STORE_PARAM, st), &copy->buf, byte_of(copy, all.at + lo - all.lo),
                      s->dtype == DT_F32 ? (const void *)in : narrow, byte_of(copy, n));
 }

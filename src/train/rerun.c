@@ -308,7 +308,7 @@ static void square_gradients(const struct engine *g, double *out)
             const void *p =
                 device_peek(store_stream(&g->store, STORE_GRAD, g->stream),
                             (const char *)array_at(a, s.at) + to_size(at) * width, to_size(n) * width, room);
-            g->kernels.flat->cast(NULL, values, DT_F32, p, a->row.dtype, n);
+            store_cast(&g->kernels, NULL, values, DT_F32, p, a->row.dtype, n);
             for (int64_t k = 0; k < n; k++) out[i] += (double)values[k] * (double)values[k];
         }
     }

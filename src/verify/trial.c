@@ -163,7 +163,7 @@ static void keep(const struct trial *t, const struct engine *g, int i, int which
     to += t->global->p[i].offset;
     float times = which == STORE_GRAD ? (float)(1 / g->store.grad_times) : 1; /* a power of two */
     for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run)) {
-        g->kernels.flat->cast(NULL, to + run.b, DT_F32, here + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
+        store_cast(&g->kernels, NULL, to + run.b, DT_F32, here + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
         for (int64_t k = 0; times != 1 && k < run.n; k++) to[run.b + k] *= times;
     }
     xfree(room);

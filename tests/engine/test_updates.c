@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "config/config.h"
+#include "kernel/flat.h"
 #include "layout/region.h"
 #include "optim/muon.h"
 #include "site/site.h"
@@ -164,7 +165,7 @@ static void set_gradients(struct trial *t, struct engine *g, int step)
         for (int64_t k = 0; k < p->numel; k++) all[k] = gradient(p, i, step, k);
         each_run(t, g, i, STORE_MASTER, here, all, put);
         void *to = store_state_is_whole(s) ? store_grad_ptr(s, i) : store_piece_grad(s, i);
-        if (x.n) g->kernels.flat->cast(NULL, device_here(to), s->grad_dtype, here, DT_F32, x.n);
+        if (x.n) flat_cast_here(&g->kernels, NULL, device_here(to), s->grad_dtype, here, DT_F32, x.n);
         xfree(all);
         xfree(here);
     }

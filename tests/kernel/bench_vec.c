@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "kernel/cache_runs.h"
 #include "kernel/cpu/tile/tile.h"
+#include "kernel/flat_ops.h"
 #include "kernel/kernel.h"
 
 static struct team *team;

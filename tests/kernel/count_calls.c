@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "comm/fold.h"
+#include "kernel/flat_ops.h"
 #include "kernel/kernel.h"
 
 static struct team *team;

@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "kernel/cpu/build.h"
 #include "kernel/cpuid.h"
-#include "kernel/flat.h"
+#include "kernel/flat_ops.h"
 
 static const int64_t lengths[] = {0, 1, 15, 16, 17, 63, 64, 65, 1000, 4095, 4096, 4097, 20011};
 enum { N_LENGTHS = sizeof lengths / sizeof *lengths };

@@ -141,9 +141,9 @@ struct wish {
 static void count_one(struct wish *w, float x, float up, double became)
 {
     double last = w->f.v[w->f.n - 1] + (w->f.v[w->f.n - 1] - w->f.v[w->f.n - 2]) / 2;
-    rounded_add(&w->did,
-                &(struct rounded_counts){1, (double)fabsf(x * up) > last, x != 0 && became == 0,
-                                         (became - (double)x) * (became - (double)x), (double)x * (double)x, fabsf(x)});
+    rounded_add(&w->did, &(struct rounded_counts){1, (double)fabsf(x * up) > last, x != 0 && became == 0,
+                                                  (became - (double)x) * (became - (double)x), (double)x * (double)x,
+                                                  (double)fabsf(x)});
 }
 
 static void check_counts(const struct wish *w, const char *family, int threads)
@@ -152,16 +152,16 @@ static void check_counts(const struct wish *w, const char *family, int threads)
     struct kernel_call c = kcase_call(w->k, KERNEL_FWD);
     struct stream here = kernel_here(team_new(threads));
     c.stream = &here;
-    rounded_count(&c, &n, 0);
+    struct kernel_call counting = rounded_call(&c, &n, 1, 0);
+    rounded_count(&counting);
     team_free(here.team);
     bool far = fabs(n.moved - w->did.moved) > 1e-5 * w->did.moved + 1e-12 * w->did.squares;
     if (n.elements != w->did.elements || n.saturated != w->did.saturated || n.flushed != w->did.flushed || far ||
         fabs(n.squares - w->did.squares) > 1e-12 * w->did.squares || n.amax != w->did.amax)
         fail_msg("%s, seed %llu: counted %g elements, %g saturated, %g flushed, moved %g of %g, at most %g; they are "
                  "%g, %g, %g, %g of %g, %g",
-                 family, (unsigned long long)w->k->seed, n.elements, n.saturated, n.flushed, n.moved, n.squares,
-                 (double)n.amax, w->did.elements, w->did.saturated, w->did.flushed, w->did.moved, w->did.squares,
-                 (double)w->did.amax);
+                 family, (unsigned long long)w->k->seed, n.elements, n.saturated, n.flushed, n.moved, n.squares, n.amax,
+                 w->did.elements, w->did.saturated, w->did.flushed, w->did.moved, w->did.squares, w->did.amax);
 }
 
 /* Sum over j of H[i][j] sign[j] x[j] / 4: by the definition of the matrix, (-1)^popcount(i & j). In fp32, where the

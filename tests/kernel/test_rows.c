@@ -32,11 +32,11 @@ static double sum_of_sizes(struct kcase *k)
 static void ask_reference(struct kcase *k, struct wanted *w)
 {
     *w = (struct wanted){0};
-    if (op_row(k->op)->caches) clone_all(k, w->before, &k->in[4], 2);
+    if (op_row(k->op)->changes_in) clone_all(k, w->before, &k->in[4], 2);
     if (sums_over_keys(k)) w->sizes = sum_of_sizes(k);
     assert_true(forward_ref(k));
     clone_all(k, w->out, k->out, k->n_out);
-    if (op_row(k->op)->caches) clone_all(k, w->after, &k->in[4], 2);
+    if (op_row(k->op)->changes_in) clone_all(k, w->after, &k->in[4], 2);
     if (!op_row(k->op)->has_backward) return;
     assert_true(kcase_backward(k, &kernel_family_ref, 1));
     clone_all(k, w->din, k->din, k->n_in);
@@ -44,7 +44,7 @@ static void ask_reference(struct kcase *k, struct wanted *w)
 
 static int forward(struct kcase *k, const struct wanted *w, const struct kernel_family *f)
 {
-    bool cached = op_row(k->op)->caches;
+    bool cached = op_row(k->op)->changes_in;
     for (int i = 0; cached && i < 2; i++)
         if (w->before[i].p) view_copy(&k->in[4 + i], &w->before[i]);
     for (int i = 0; i < k->n_out; i++) view_spoil(&k->out[i]);

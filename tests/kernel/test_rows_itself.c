@@ -211,7 +211,7 @@ static void against_itself(enum op op, enum dtype dtype, uint64_t seed, const st
     struct kcase k;
     struct view plain[KERNEL_MAX_IN] = {0}, out[KERNEL_MAX_OUT] = {0}, kept = {0};
     kcase_random(&k, op, dtype, seed);
-    if (op_row(op)->caches) kept = kcase_clone(&k, &k.in[4]);
+    if (op_row(op)->changes_in) kept = kcase_clone(&k, &k.in[4]);
     for (int threads = 1; threads <= 3 && kcase_forward(&k, f, threads); threads++) {
         if (kept.p) view_copy(&k.in[4], &kept); /* what was written is where it goes on from */
         if (threads == 1) clone_all(&k, out, k.out, k.n_out);

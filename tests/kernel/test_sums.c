@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kernel/cpu/build.h"
-#include "kernel/flat.h"
+#include "kernel/flat_ops.h"
 
 enum { N = 5003 };
 

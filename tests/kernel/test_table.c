@@ -188,7 +188,7 @@ static void test_run_through_the_chain(void **state)
         struct kcase k;
         kcase_random(&k, (enum op)op, DT_F32, 3);
         struct view kept = {0};
-        if (op_row((enum op)op)->caches) kept = kcase_clone(&k, &k.in[4]);
+        if (op_row((enum op)op)->changes_in) kept = kcase_clone(&k, &k.in[4]);
         assert_true(kcase_forward(&k, &kernel_family_ref, 1));
         if (kept.p) view_copy(&k.in[4], &kept);
         struct view want = kcase_clone(&k, &k.out[0]);

@@ -2,6 +2,7 @@
 /* What waits elsewhere is stepped as what is here: the same bits of weights, masters and moments after several steps,
  * in more stretches than there are slots, whose ends meet neither blocks nor parameters; also on a device that is late
  * on purpose, which knows who waited for nobody. */
+#include "kernel/flat_ops.h"
 #include "optim/staging.h"
 #include "toy.h"
 

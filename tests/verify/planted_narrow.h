@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "engine/feed.h"
 #include "kernel/codec_rows.h"
+#include "kernel/flat.h"
 #include "kernel/update.h"
 #include "learn/policy.h"
 #include "learn/preference.h"

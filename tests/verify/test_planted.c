@@ -8,8 +8,9 @@
  * not equal either. */
 #include "verify/toy_layouts.h"
 
+#include <math.h>
+
 #include "engine/replicas.h"
-#include "kernel/flat.h"
 #include "kernel/update.h"
 #include "optim/optim.h"
 #include "learn/policy.h"

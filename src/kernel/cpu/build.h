@@ -12,6 +12,7 @@
 
 #include "kernel/cpu/attention/attention.h"
 #include "kernel/cpuid.h"
+#include "kernel/flat_ops.h"
 #include "kernel/formats.h"
 #include "kernel/kernel.h"
 

@@ -4,7 +4,7 @@
 #ifndef TUTTI_KERNEL_CPU_CPU_H
 #define TUTTI_KERNEL_CPU_CPU_H
 
-#include "kernel/kernel.h"
+#include "kernel/array_ops.h"
 
 const struct kernel_slot *linear_choose(const struct kernel_call *c);         /* linear.c */
 const struct kernel_slot *linear_scaled_choose(const struct kernel_call *c);  /* scaled.c */
@@ -14,5 +14,10 @@ const struct kernel_slot *grouped_scaled_choose(const struct kernel_call *c); /*
 const struct kernel_slot *parts_choose(const struct kernel_call *c);          /* parts_rounded.c */
 const struct kernel_slot *attention_choose(const struct kernel_call *c);      /* attention.c: all rows of attention */
 const struct kernel_slot *vec_choose(const struct kernel_call *c); /* build.c: the same slot of this CPU's build */
+
+/* Whole arrays: arrays.c. */
+#define DECLARE(op, name) kernel_fn array_##name##_cpu;
+ARRAY_OPS(DECLARE)
+#undef DECLARE
 
 #endif

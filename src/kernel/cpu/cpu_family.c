@@ -16,6 +16,8 @@
 #define PARTS DOOR(parts_choose)
 #define ATTENTION DOOR(attention_choose)
 
+#define ARRAY(op, name) [OP_##op] = {[KERNEL_FWD] = {.run = array_##name##_cpu, .way = "vectors"}},
+
 /* clang-format off */
 const struct kernel_family kernel_family_cpu = {
     .name = "cpu",
@@ -61,6 +63,7 @@ const struct kernel_family kernel_family_cpu = {
         [OP_SCAN] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_SCAN_END] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_SCAN_CACHED] = {[KERNEL_FWD] = VEC},
+        ARRAY_OPS(ARRAY) /* whole arrays */
     },
 };
 /* clang-format on */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernel/flat.h"
+#include "kernel/flat_ops.h"
 #include "kernel/update.h"
 #include "layout/format.h"
 

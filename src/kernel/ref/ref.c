@@ -3,6 +3,9 @@
  * call that infer accepted. */
 #include "kernel/ref/ref.h"
 
+#include "kernel/exponent_bins.h"
+#include "kernel/rounded.h"
+
 struct row_job {
     const struct kernel_call *c;
     int64_t n, each;
@@ -25,6 +28,8 @@ void ref_each_row(const struct kernel_call *c, int64_t n, int64_t each, ref_row_
 }
 
 size_t ref_scratch(int64_t each, int n_threads) { return (size_t)each * (size_t)n_threads * sizeof(double); }
+
+#define ARRAY(op, name) [OP_##op] = {[KERNEL_FWD] = {.run = array_##name##_ref}},
 
 /* clang-format off */
 const struct kernel_family kernel_family_ref = {
@@ -126,6 +131,10 @@ const struct kernel_family kernel_family_ref = {
                                                  .scratch = attention_biased_scratch_ref},
                                  [KERNEL_BWD_IN] = {.run = attention_biased_bwd_in_ref,
                                                     .scratch = attention_biased_scratch_ref}},
+        [OP_ROUNDED] = {[KERNEL_FWD] = {.run = rounded_count}},
+        [OP_ROUNDED_PARTS] = {[KERNEL_FWD] = {.run = rounded_count}},
+        [OP_EXPONENTS] = {[KERNEL_FWD] = {.run = exponents_add}},
+        ARRAY_OPS(ARRAY) /* whole arrays */
     },
 };
 /* clang-format on */

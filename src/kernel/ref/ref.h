@@ -8,6 +8,7 @@
 #ifndef TUTTI_KERNEL_REF_REF_H
 #define TUTTI_KERNEL_REF_REF_H
 
+#include "kernel/array_ops.h"
 #include "kernel/kernel.h"
 
 static inline double ref_load(const void *p, enum dtype t, int64_t i)
@@ -104,5 +105,10 @@ size_t scan_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t carry_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t attention_biased_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t attention_cached_biased_scratch_ref(const struct kernel_call *c, int n_threads);
+
+/* Whole arrays: arrays.c. */
+#define DECLARE(op, name) kernel_fn array_##name##_ref;
+ARRAY_OPS(DECLARE)
+#undef DECLARE
 
 #endif

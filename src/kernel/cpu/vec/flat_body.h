@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "kernel/cpu/vec/vec.h"
-#include "kernel/flat.h"
+#include "kernel/flat_ops.h"
 #include "kernel/kernel.h"
 
 /* Pieces are whole cache lines of the narrowest type, so that members never write to one line. */

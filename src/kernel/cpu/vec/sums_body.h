@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kernel/flat.h"
+#include "kernel/flat_ops.h"
 #include "kernel/kernel.h"
 
 /* ---- into ---- */

@@ -155,6 +155,8 @@ static void update_member(void *arg, int member, int n_members)
             memcpy((float *)a.at[FACTOR_APPLY_PARAM].p + i * a.blocks.cols,
                    (float *)a.at[FACTOR_APPLY_MASTER].p + i * a.blocks.cols, (size_t)((hi - i) * a.blocks.cols) * 4);
         return;
+    case UPDATE_ADAMW: /* have loops of their own */
+    case UPDATE_SGD:
     case UPDATE_KINDS: break;
     }
     CHECK(0, "update %d", (int)a.kind);
