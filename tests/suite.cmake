@@ -8,15 +8,15 @@
 #                        (floors/test_rooms.sh looks)
 #   links LIBRARY ...    it is linked with these as well: <library>_LIBRARIES of cmake/
 #   devices NAME ...     it runs again on these: untouchable (untouchable/<room>/<name>: the host cannot touch its bytes; the quick ones that
-#                        reach most) or late (late/<room>/<name>: it cannot either, is late on purpose, and checks the order of what touches its
-#                        bytes)
+#                        reach most), late (late/<room>/<name>: it cannot either, is late on purpose, and checks the order of what touches its
+#                        bytes) or running (the same, but it runs by itself, as a GPU does: for ThreadSanitizer, too)
 #   touches              it gives host memory to kernels, since it is about these: never on a device that cannot be touched
 #   waits                it waits more than it computes: many at once
 #   measures             it is about what is measured when a run starts; others are told (measuring was more than half of a short run)
 #   threads              ThreadSanitizer, though its room is not one of those that use threads
 #   long WORD ...        only with scripts/test.sh --all where a sanitizer watches, which takes minutes for it: threads (ThreadSanitizer learns
 #                        nothing more from it: its threads are watched in others of its room), addresses (shorter ones walk the same memory),
-#                        sanitizers (either: it compares the numbers of more layouts), late (its copy on the late device)
+#                        sanitizers (either: it compares the numbers of more layouts), late and running (its copies on these devices)
 #   whole NAME ...       its copy on these devices runs only with scripts/test.sh --all
 #   unwatched WORD       no sanitizer (sanitizers: what documents say is the program's output without another path in it, rates are the normal
 #                        build's, a model becomes right in as long as it takes), or not that of threads (threads: one rank, one thread, or
@@ -24,9 +24,9 @@
 #
 # A name that begins with test_long_ is long everywhere. What is said wrongly stops cmake.
 set(SUITE_KEYS wraps alone links devices touches waits measures threads long whole unwatched)
-set(SUITE_devices_WORDS untouchable late)
-set(SUITE_long_WORDS threads addresses sanitizers late)
-set(SUITE_whole_WORDS untouchable late)
+set(SUITE_devices_WORDS untouchable late running)
+set(SUITE_long_WORDS threads addresses sanitizers late running)
+set(SUITE_whole_WORDS untouchable late running)
 set(SUITE_unwatched_WORDS threads sanitizers)
 
 # Sets SUITE_<key> for each: its words, ON where it has none, empty where it is not said.

@@ -60,7 +60,9 @@ static void submit_later(void *arg)
 static bool is_over(void *arg)
 {
     const struct later *x = arg;
-    return op_done(x->c, x->ticket) || board_failed(x->c->w->board);
+    struct world *w = x->c->w;
+    if (w->cfg.progress == COMM_INLINE && !op_done(x->c, x->ticket)) engine_poll(w);
+    return op_done(x->c, x->ticket) || board_failed(w->board);
 }
 
 static void wait_later(void *arg)

@@ -277,7 +277,7 @@ void stream_enqueue(struct stream *s, const struct stream_work *w)
     s->dev->ops->enqueue(s, w);
 }
 
-bool stream_begins(const struct stream *s) { return s->dev->ops->nudge != NULL; }
+bool stream_begins(const struct stream *s) { return s->dev->begins; }
 
 bool stream_nudge(struct stream *s) { return s->dev->ops->nudge && s->dev->ops->nudge(s->dev); }
 

@@ -83,9 +83,9 @@ enum { WORK_SPANS = 40 };
 /* Work that somebody else carries out beside a stream (stream_fork). */
 struct side_work {
     void (*begin)(void *arg); /* what the stream held is done: it may touch its bytes */
-    bool (*done)(void *arg);
-    void (*wait)(void *arg); /* the host waits until it is done; it was begun */
-    const void *queue;       /* sides of one queue begin in the order of their forks */
+    bool (*done)(void *arg);  /* moves it on where nobody else does */
+    void (*wait)(void *arg);  /* the host waits until it is done; it was begun */
+    const void *queue;        /* sides of one queue begin in the order of their forks */
 };
 
 struct stream_work {
@@ -130,8 +130,7 @@ struct device_ops {
     void (*enqueue)(struct stream *s, const struct stream_work *w);
     uint64_t (*fork)(struct stream *s, const struct stream_work *w, uint64_t after);
     void (*join)(struct stream *s, uint64_t side, bool host);
-    /* Who begins sides itself, when it comes to it: runs something that can run now, never waits; true: it did. NULL:
-     * forks begin at once, and whoever carries them out is waited for by the host. */
+    /* Runs something that can run now, never waits; true: it did. NULL: nothing runs by the host's hand. */
     bool (*nudge)(struct device *d);
     /* Until that side was begun. */
     void (*reach)(struct device *d, uint64_t side);
@@ -159,6 +158,8 @@ struct device {
     struct device_pages pages; /* cpu; all zeros: its own */
     struct tier *tier;         /* cpu: where MEM_DISK is (device_tier_set); NULL: there is none */
     bool any_size;             /* cpu: ask the system even for more than it says it has (memory.check: false) */
+    bool begins;               /* it begins sides itself, when it comes to it, and its streams wait for them; else forks
+                                  begin at once, and whoever carries them out is waited for by the host */
     bool direct;               /* the host may read and write its bytes in place, when it has nothing under way */
     bool untouchable;          /* its addresses fault (DEVICE_FAULTS) */
     const char
@@ -189,7 +190,7 @@ struct event {
 };
 
 /* The devices that there are (open.c). */
-enum device_kind { DEVICE_CPU, DEVICE_NULL, DEVICE_UNTOUCHABLE, DEVICE_LATE, DEVICE_KINDS };
+enum device_kind { DEVICE_CPU, DEVICE_NULL, DEVICE_UNTOUCHABLE, DEVICE_LATE, DEVICE_RUNNING, DEVICE_KINDS };
 #define DEVICE_WORDS "cpu|null" /* of those that are asked for by a config; the others are for tests */
 const char *device_kind_name(enum device_kind k);
 /* Opens one: where whoever computes, counts or serves begins. n_threads counts the rank's own thread. TUTTI_DEVICE in
@@ -206,6 +207,9 @@ int device_null_new(struct device **d, struct err *e);
  * TUTTI_DEVICE_SEED. */
 typedef void late_report_fn(void *ctx, const char *text);
 int device_late_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *report, void *ctx, struct err *e);
+/* The same, but a thread of its own runs what it can while the host goes on; n_threads counts that one. */
+int device_running_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *report, void *ctx,
+                       struct err *e);
 /* Before the first buffer; the ledger stays what it is. The null device takes none. */
 void device_pages_set(struct device *d, const struct device_pages *pages);
 /* Where buffers of MEM_DISK are, before the first of them; the device's own from then on. Their addresses go through
@@ -266,7 +270,8 @@ void event_wait(struct stream *s, struct event *ev);
 bool stream_takes_work(const struct stream *s);
 void stream_enqueue(struct stream *s, const struct stream_work *w);
 /* Sides are begun by s's device when it comes to it, and what s gets after a join waits for them by itself: the host
- * need not. It has to let the device get on while it waits for somebody else (stream_nudge: false, nothing can run). */
+ * need not. It has to let the device get on while it waits for somebody else (stream_nudge: false, nothing runs by the
+ * host's hand, or nothing can). */
 bool stream_begins(const struct stream *s);
 bool stream_nudge(struct stream *s);
 void stream_reach(struct stream *s, uint64_t side); /* until that side was begun */

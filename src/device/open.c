@@ -13,10 +13,20 @@ static int open_null(struct device **d, int n_threads, struct err *e)
     return device_null_new(d, e);
 }
 
+static uint64_t seed(void)
+{
+    const char *word = getenv("TUTTI_DEVICE_SEED");
+    return word ? strtoull(word, NULL, 10) : 1;
+}
+
 static int open_late(struct device **d, int n_threads, struct err *e)
 {
-    const char *seed = getenv("TUTTI_DEVICE_SEED");
-    return device_late_new(d, n_threads, seed ? strtoull(seed, NULL, 10) : 1, NULL, NULL, e);
+    return device_late_new(d, n_threads, seed(), NULL, NULL, e);
+}
+
+static int open_running(struct device **d, int n_threads, struct err *e)
+{
+    return device_running_new(d, n_threads, seed(), NULL, NULL, e);
 }
 
 static const struct {
@@ -27,6 +37,7 @@ static const struct {
     [DEVICE_NULL] = {"null", open_null},
     [DEVICE_UNTOUCHABLE] = {"untouchable", device_untouchable_new},
     [DEVICE_LATE] = {"late", open_late},
+    [DEVICE_RUNNING] = {"running", open_running},
 };
 
 const char *device_kind_name(enum device_kind k) { return rows[k].name; }
@@ -37,7 +48,7 @@ static int cpu_is(enum device_kind *k, struct err *e)
     const char *word = getenv("TUTTI_DEVICE");
     for (int i = 0; word && i < DEVICE_KINDS; i++)
         if (i != DEVICE_NULL && !strcmp(word, rows[i].name)) return *k = (enum device_kind)i, OK;
-    if (word) return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu, untouchable or late, got '%s'", word);
+    if (word) return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu, untouchable, late or running, got '%s'", word);
     *k = DEVICE_CPU;
     return OK;
 }

@@ -342,13 +342,8 @@ static void derive(struct engine *g)
          away = s->array[STORE_MASTER].row.away || s->array[STORE_PARAM].row.away;
     for (int i = 0; own && away && i < g->params.n; i++)
         if (!g->params.p[i].frozen) derive_away(g, i);
-    for (int i = 0; own && !away && i < g->params.n; i++) {
-        struct array_span from = store_held(s, i, STORE_MASTER), to = store_piece(s, i, STORE_PARAM);
-        const struct array *copy = &s->array[STORE_PARAM];
-        if (g->params.p[i].frozen) continue; /* read to where it is */
-        flat_cast(g->stream, array_at(copy, to.at + from.lo - to.lo), s->dtype,
-                  array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
-    }
+    for (int i = 0; own && !away && i < g->params.n; i++)
+        if (!g->params.p[i].frozen) store_derive(s, g->stream, i); /* a frozen one is read to where it is */
     exchange_publish(&g->exchange);
 }
 

@@ -151,6 +151,13 @@ void store_cast(const struct kernel_table *k, struct team *team, void *to, enum 
     flat_cast_here(k, team, to, t, from, f, n);
 }
 
+void store_derive(const struct store *s, struct stream *st, int param)
+{
+    struct array_span from = store_held(s, param, STORE_MASTER), to = store_piece(s, param, STORE_PARAM);
+    flat_cast(st, array_at(&s->array[STORE_PARAM], to.at + from.lo - to.lo), s->dtype,
+              array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
+}
+
 struct stream *store_stream_of(const struct store *s, int which, int param, struct stream *st)
 {
     struct stream *own = store_array_of(s, which, param)->own;

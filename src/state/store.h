@@ -102,6 +102,8 @@ bool store_covers(const struct store *s, int which, int param); /* it has values
 /* A stream of the device it is on: st, or of another device its own. */
 struct stream *store_stream(const struct store *s, int which, struct stream *st);
 struct stream *store_stream_of(const struct store *s, int which, int param, struct stream *st);
+/* Enqueues: of what this rank has of a parameter's master its compute copy. Both are on st's device. */
+void store_derive(const struct store *s, struct stream *st, int param);
 /* n numbers of the host to another type; team NULL: by the caller alone. */
 void store_cast(const struct kernel_table *k, struct team *team, void *to, enum dtype t, const void *from, enum dtype f,
                 int64_t n);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives on a device that is late on purpose: they begin when their stream comes to them, long after the call, in
- * one of the orders that are allowed, and a wait puts the stream behind them, not the host. Two ranks with two groups
- * and two kinds of work between end with the right sums whatever the seed; whoever leaves out a wait is told so. */
+/* Collectives on a device that is late on purpose, and on one that runs by itself: they begin when their stream comes
+ * to them, long after the call, in one of the orders that are allowed, and a wait puts the stream behind them, not the
+ * host. Three ranks with two groups and two kinds of work between end with the right sums whatever the seed; whoever
+ * leaves out a wait is told so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,6 +24,7 @@ struct job {
     int races[RANKS];
     char first[RANKS][1000];
     bool right[RANKS];
+    bool running; /* the device runs by itself */
 };
 
 struct rank {
@@ -48,7 +50,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     int all[RANKS] = {0, 1, 2};
     float v[N], w[N], want = 0;
     int rounds = me.j->broken ? 2 : ROUNDS;
-    int rc = device_late_new(&d, 1, me.j->seed * RANKS + (uint64_t)me.rank, tell, &me, e);
+    int rc = (me.j->running ? device_running_new : device_late_new)(&d, 1, me.j->seed * RANKS + (uint64_t)me.rank, tell,
+                                                                    &me, e);
     if (rc) return rc;
     stream_new(&s, d, "compute", e);
     stream_new(&other, d, "copies", e);
@@ -161,14 +164,15 @@ static void test_order_of_beginnings(void **state)
 static void play(struct job *j)
 {
     struct err e = {0};
-    if (comm_run_local(RANKS, &(struct comm_config){.timeout_s = 600}, rank_main, j, &e)) fail_msg("%s", e.text);
+    struct comm_config c = {.timeout_s = 600, .progress = j->seed % 2 ? COMM_INLINE : COMM_THREAD};
+    if (comm_run_local(RANKS, &c, rank_main, j, &e)) fail_msg("%s", e.text);
 }
 
 static void test_sums_are_right(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 5; seed++) {
-        struct job j = {.seed = seed};
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct job j = {.seed = seed, .running = seed > 5};
         play(&j);
         for (int r = 0; r < RANKS; r++) {
             if (j.races[r]) fail_msg("seed %d: %s", (int)seed, j.first[r]);
@@ -180,8 +184,9 @@ static void test_sums_are_right(void **state)
 static void test_a_wait_is_missing(void **state)
 {
     (void)state;
-    for (enum broken b = NO_WAIT; b <= NO_EVENT; b++) {
-        struct job j = {.seed = 1, .broken = b};
+    for (int k = 0; k < 4; k++) {
+        enum broken b = k % 2 ? NO_WAIT : NO_EVENT;
+        struct job j = {.seed = 1, .broken = b, .running = k > 1};
         play(&j);
         for (int r = 0; r < RANKS; r++) {
             assert_true(j.races[r] > 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suite: whole late */
-/* suite: devices late */
-/* suite: long late */
+/* suite: whole late running */
+/* suite: devices late running */
+/* suite: long late running */
 /* Experts in rounds over a small buffer, beside one buffer for the worst choice: the same layout, the same bits of
  * every gradient, updated value and loss, in more rounds and fewer bytes, as planned. Every token of most sequences is
  * the same word, so all of them go to the same experts. Where the buffer is smaller than what a product sums at a time,
