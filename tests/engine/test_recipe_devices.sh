@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # suite: long addresses
 # suite: unwatched threads
-# Every recipe, looked at on every step, has the same numbers on a device whose bytes the host cannot touch and on one that is late on
-# purpose and reports operations without an order between them: on one rank, and on two with the weights of each layer gathered.
+# Every recipe, looked at on every step, has the same numbers on a device whose bytes the host cannot touch, on one that is late on
+# purpose and reports operations without an order between them, and on one that runs by itself: on one rank, and on two with the weights of
+# each layer gathered.
 set -u
 # shellcheck source=tests/script.sh
 . "${2:?the source root, as CMakeLists.txt gives it}/tests/script.sh" || exit
@@ -29,7 +30,7 @@ for recipe in fp8-delayed fp8-current fp8-block mxfp8 nvfp4; do
         keys=("precision.recipe=$recipe" "parallel.zero=$((ranks == 1 ? 0 : 3))")
         wanted=$(told cpu $ranks "${keys[@]}")
         [ "$(grep -c rounded <<<"$wanted")" = 3 ] || fail "$recipe, $ranks ranks: no three looks: $wanted"
-        for device in untouchable late; do
+        for device in untouchable late running; do
             got=$(told $device $ranks "${keys[@]}")
             [ "$got" = "$wanted" ] || fail "$recipe, $ranks ranks, $device: $got, wanted $wanted"
         done
