@@ -93,7 +93,8 @@ static void dequantise(const struct decoding *from, const struct decoding *to, s
     struct stream *st;
     struct err e = {0};
     int n = 0;
-    if (kernel_table_init(&k, "ref", 1, false, &e) || stream_new(&st, dev, "test", &e)) fail_msg("%s", e.text);
+    if (kernel_table_init(&k, "ref", team_size(dev->team), false, &e) || stream_new(&st, dev, "test", &e))
+        fail_msg("%s", e.text);
     kernel_on(st, &k);
     for (int i = 0; i < a->table->n; i++) {
         const struct param *p = &a->table->p[i];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suite: long sanitizers */
+/* suite: touches */
 /* suite: wraps trial_run trainer_run kernel_enqueue stream_put_away route_run_begin route_run_end flat_update lr_at */
 /* suite: wraps preference_pair policy_advantages dataset_eval_batches replicas_compare */
 /* What tutti verify sees: one fault after the other is planted between the program and one of its functions, of the
