@@ -9,7 +9,8 @@
 #   links LIBRARY ...    it is linked with these as well: <library>_LIBRARIES of cmake/
 #   devices NAME ...     it runs again on these: untouchable (untouchable/<room>/<name>: the host cannot touch its bytes; the quick ones that
 #                        reach most), late (late/<room>/<name>: it cannot either, is late on purpose, and checks the order of what touches its
-#                        bytes) or running (the same, but it runs by itself, as a GPU does: for ThreadSanitizer, too)
+#                        bytes) running (the same, but it runs by itself, as a GPU does: for ThreadSanitizer, too) or bare
+#                        (untouchable, without kernels of its own: every row is carried to the host)
 #   touches              it gives host memory to kernels, since it is about these: never on a device that cannot be touched
 #   waits                it waits more than it computes: many at once
 #   measures             it is about what is measured when a run starts; others are told (measuring was more than half of a short run)
@@ -24,9 +25,9 @@
 #
 # A name that begins with test_long_ is long everywhere. What is said wrongly stops cmake.
 set(SUITE_KEYS wraps alone links devices touches waits measures threads long whole unwatched)
-set(SUITE_devices_WORDS untouchable late running)
-set(SUITE_long_WORDS threads addresses sanitizers late running)
-set(SUITE_whole_WORDS untouchable late running)
+set(SUITE_devices_WORDS untouchable late running bare)
+set(SUITE_long_WORDS threads addresses sanitizers late running bare)
+set(SUITE_whole_WORDS untouchable late running bare)
 set(SUITE_unwatched_WORDS threads sanitizers)
 
 # Sets SUITE_<key> for each: its words, ON where it has none, empty where it is not said.

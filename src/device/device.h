@@ -190,11 +190,19 @@ struct event {
 };
 
 /* The devices that there are (open.c). */
-enum device_kind { DEVICE_CPU, DEVICE_NULL, DEVICE_UNTOUCHABLE, DEVICE_LATE, DEVICE_RUNNING, DEVICE_KINDS };
+enum device_kind {
+    DEVICE_CPU,
+    DEVICE_NULL,
+    DEVICE_UNTOUCHABLE,
+    DEVICE_LATE,
+    DEVICE_RUNNING,
+    DEVICE_BARE,
+    DEVICE_KINDS
+};
 #define DEVICE_WORDS "cpu|null" /* of those that are asked for by a config; the others are for tests */
 const char *device_kind_name(enum device_kind k);
 /* Opens one: where whoever computes, counts or serves begins. n_threads counts the rank's own thread. TUTTI_DEVICE in
- * the environment (untouchable, late; for running tests again) takes the place of cpu. */
+ * the environment (untouchable, late, running, bare; for running tests again) takes the place of cpu. */
 int device_open(struct device **d, enum device_kind k, int n_threads, struct err *e);
 
 /* One of a kind. */

@@ -29,6 +29,14 @@ static int open_running(struct device **d, int n_threads, struct err *e)
     return device_running_new(d, n_threads, seed(), NULL, NULL, e);
 }
 
+/* Untouchable, and without a kernel of its own: all rows are carried to the host. */
+static int open_bare(struct device **d, int n_threads, struct err *e)
+{
+    int rc = device_untouchable_new(d, n_threads, e);
+    if (!rc) (*d)->kernels = "none";
+    return rc;
+}
+
 static const struct {
     const char *name;
     int (*open)(struct device **d, int n_threads, struct err *e);
@@ -38,6 +46,7 @@ static const struct {
     [DEVICE_UNTOUCHABLE] = {"untouchable", device_untouchable_new},
     [DEVICE_LATE] = {"late", open_late},
     [DEVICE_RUNNING] = {"running", open_running},
+    [DEVICE_BARE] = {"bare", open_bare},
 };
 
 const char *device_kind_name(enum device_kind k) { return rows[k].name; }
@@ -48,7 +57,8 @@ static int cpu_is(enum device_kind *k, struct err *e)
     const char *word = getenv("TUTTI_DEVICE");
     for (int i = 0; word && i < DEVICE_KINDS; i++)
         if (i != DEVICE_NULL && !strcmp(word, rows[i].name)) return *k = (enum device_kind)i, OK;
-    if (word) return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu, untouchable, late or running, got '%s'", word);
+    if (word)
+        return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu, untouchable, late, running or bare, got '%s'", word);
     *k = DEVICE_CPU;
     return OK;
 }

@@ -111,6 +111,11 @@ static void enqueue_call(struct stream *s, const struct kernel_call *c)
 void kernel_enqueue(struct stream *s, struct kernel_call *c)
 {
     c->stream = s;
+    const struct kernel_slot *way = c->kernel ? c->kernel : kernel_find(s->kernels, c, NULL);
+    if (kernel_is_carried(way) && !s->dev->counts_only) {
+        way->run(c);
+        return;
+    }
     if (stream_takes_work(s)) enqueue_call(s, c);
     if (stream_takes_work(s) && !s->dev->counts_only) return;
     if (!s->dev->untouchable) {

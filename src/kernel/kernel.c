@@ -16,6 +16,8 @@ static const struct kernel_chain {
 } chains[] = {
     {"cpu", "auto", {&kernel_family_cpu, &kernel_family_onednn, &kernel_family_ref}},
     {"cpu", "ref", {&kernel_family_ref}},
+    {"none", "auto", {&kernel_family_carried_auto}}, /* of a device that has none: all are carried to the host */
+    {"none", "ref", {&kernel_family_carried_ref}},
 };
 
 static int table_init(struct kernel_table *t, const char *device, const char *name, int n_threads, bool dry,
@@ -27,7 +29,7 @@ static int table_init(struct kernel_table *t, const char *device, const char *na
         const struct kernel_chain *c = &chains[i];
         if (strcmp(c->device, device) || strcmp(c->name, name)) continue;
         memcpy(t->chain, c->family, sizeof t->chain);
-        t->isa = isa_name(c->family[0] == &kernel_family_ref ? ISA_REF : cpu_isa());
+        t->isa = isa_name(!strcmp(name, "ref") ? ISA_REF : cpu_isa());
         return OK;
     }
     return err_set(e, ERR_REQUEST, "kernels: wanted auto or ref, got %s", name);
