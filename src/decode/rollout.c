@@ -125,7 +125,7 @@ int rollout_new(struct rollout **out, const struct rollout_config *c, struct err
     *out = NULL;
     int rc = decoding_new(&x->d, NULL, c->engine->dev, &o, e);
     if (c->ranks->world) rc = comm_agree(c->ranks->world, rc, e);
-    if (!rc) rc = kernel_table_of(&x->kernels, c->engine->dev, g->kernels, g->threads, e);
+    if (!rc) rc = kernel_table_init(&x->kernels, g->kernels, g->threads, c->engine->dev->counts_only, e);
     if (!rc && c->ranks->world) rc = plan_way(x, e);
     x->row = xmalloc(to_size(g->model.vocab) * sizeof(float));
     if (rc) rollout_free(x);

@@ -101,6 +101,7 @@ void flat_cast_here(const struct kernel_table *t, struct team *team, void *dst, 
 {
     struct stream here = kernel_here(team);
     struct kernel_call c = cast_call(dst, to, src, from, n);
+    struct kernel_table host = kernel_table_host(t);
     c.stream = &here;
-    kernel_run(t, &c);
+    kernel_run(&host, &c);
 }

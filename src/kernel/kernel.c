@@ -29,6 +29,7 @@ static int table_init(struct kernel_table *t, const char *device, const char *na
         const struct kernel_chain *c = &chains[i];
         if (strcmp(c->device, device) || strcmp(c->name, name)) continue;
         memcpy(t->chain, c->family, sizeof t->chain);
+        t->name = c->name;
         t->isa = isa_name(!strcmp(name, "ref") ? ISA_REF : cpu_isa());
         return OK;
     }
@@ -43,6 +44,14 @@ int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, b
 int kernel_table_of(struct kernel_table *t, const struct device *d, const char *name, int n_threads, struct err *e)
 {
     return table_init(t, d->kernels, name, n_threads, d->counts_only, e);
+}
+
+struct kernel_table kernel_table_host(const struct kernel_table *t)
+{
+    struct kernel_table host = *t;
+    int rc = strcmp(t->device, "cpu") ? kernel_table_init(&host, t->name, t->n_threads, t->dry, NULL) : OK;
+    CHECK(!rc, "the host has no kernels %s", t->name);
+    return host;
 }
 
 const struct kernel_slot *kernel_way(const struct kernel_family *f, const struct kernel_call *c)

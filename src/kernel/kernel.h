@@ -170,7 +170,7 @@ struct kernel_family {
 /* A device's kernels: a chain of families. For the null device nothing runs, but
  * scratch sizes are those of the chain it stands for (so predicted bytes equal allocated bytes). */
 struct kernel_table {
-    const char *device;                   /* whose kernels: "cpu" */
+    const char *device, *name;            /* whose kernels: "cpu"; by which of its names: "auto" */
     const struct kernel_family *chain[4]; /* tried in order; the last is the device's own */
     int n_threads;
     bool dry;        /* count, do not run */
@@ -180,6 +180,8 @@ struct kernel_table {
 int kernel_table_of(struct kernel_table *t, const struct device *d, const char *name, int n_threads, struct err *e);
 /* The same of a cpu, for who has no device: "auto" is the best for this one (cpuid.h). */
 int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e);
+/* The host's, for memory that is not the device's: t itself where that is a cpu's. */
+struct kernel_table kernel_table_host(const struct kernel_table *t);
 /* Puts a family in front of the chain that adds up products of 16 and 8 bits as `way` says (ref/accumulate.h); "fp32":
  * none. */
 int kernel_table_accumulate(struct kernel_table *t, const char *way, struct err *e);

@@ -60,12 +60,14 @@ static void give(const struct engine *g, const struct kernel_call *c, int64_t ro
         if (i == 0) stream_to_host(s, rows[i]->p, there[i], bytes);
     }
     stream_sync(s);
-    one.scratch = xmalloc(c->scratch_bytes + 1);
     one.n_in = 2;
     one.in[1] = (struct view){.p = bias, .dtype = DT_F32, .nd = 1, .n = {experts}, .stride = experts};
     edit_router(&one.at)->groups = 0;
     one.kernel = NULL; /* another call than the one it was chosen for */
-    kernel_run(&g->kernels, &one);
+    struct kernel_table host = kernel_table_host(&g->kernels);
+    one.scratch_bytes = kernel_scratch(&host, &one);
+    one.scratch = xmalloc(one.scratch_bytes + 1);
+    kernel_run(&host, &one);
     for (int i = 0; i < 3; i++) {
         if (i > 0) stream_from_host(s, there[i], rows[i]->p, to_size(view_cols(rows[i])) * dtype_bytes(rows[i]->dtype));
     }
