@@ -4,8 +4,8 @@
  * plans and printed tapes name these rows; it has no way for what nobody computes.
  *
  * Views may share memory (in place, a sum on top of itself), so not views are copied but the ranges of bytes that they
- * lie in, merged where they overlap: on the host they share it just so. Back go rows that are written, and nothing between
- * them. Cost: the bytes twice over the link, and two waits of the host. */
+ * lie in, merged where they overlap: on the host they share it just so. Back go rows that are written, and nothing
+ * between them. Cost: the bytes twice over the link, and two waits of the host. */
 #include "base/mem.h"
 #include "kernel/kernel.h"
 

@@ -116,10 +116,10 @@ static void test_each_is_opened(void **state)
         struct buffer b;
         struct err e;
         char host[8] = "host";
-        bool hidden = k == DEVICE_UNTOUCHABLE || k == DEVICE_LATE || (forced && k == DEVICE_CPU);
+        bool hidden = (k != DEVICE_NULL && k != DEVICE_CPU) || (forced && k == DEVICE_CPU);
         assert_int_equal(device_open(&d, (enum device_kind)k, 1, &e), OK);
         assert_int_equal(buffer_new(&b, d, MEM_PARAM, 4096, &e), OK);
-        assert_string_equal(d->kernels, "cpu");
+        assert_string_equal(d->kernels, k == DEVICE_BARE ? "none" : "cpu");
         assert_int_equal(d->counts_only, k == DEVICE_NULL);
         if (k != DEVICE_CPU || !forced) assert_int_equal(device_is_direct(d), k == DEVICE_CPU);
         if (k != DEVICE_NULL) assert_true(device_owns(d, b.p) && device_owns(d, (char *)b.p + 4095));
