@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flat.h: flat operations: whole arrays beside the tape, casts, sums of gradients, norms (attrs.h says what each computes). Each as a
- * call of the operation table, and as that call on a stream, with addresses of the stream's device.
- * Includes: kernel.h. Order: Local. */
+/* flat.h: flat operations: whole arrays beside the tape, casts, sums of gradients, norms (attrs.h says what each
+ * computes). Each as a call of the operation table, and as that call on a stream, with addresses of the stream's
+ * device. Includes: kernel.h. Order: Local. */
 #ifndef TUTTI_KERNEL_FLAT_H
 #define TUTTI_KERNEL_FLAT_H
 
