@@ -93,7 +93,7 @@ struct engine_config {
                                        and nothing that goes by a token's place: no dropout, no capacity of experts */
     struct pieces_rule pieces;      /* what is cut so that tp's messages travel beside products (tape/pieces.c) */
     struct par par;                 /* this rank's place on the mesh; all zero: alone */
-    /* This rank's groups (config/ranks.h); NULL: of size 1. Of the hosts: world, model_group, workers and host. */
+    /* This rank's groups (config/ranks.h); NULL: of size 1. Of the hosts: world, workers and host. */
     struct comm *world, *shard, *expert, *replicate, *model_group, *axis[AXIS_N], *cp_inner, *cp_outer;
     struct host_groups host;
     struct pipeline_config pipeline;
@@ -223,7 +223,9 @@ struct engine {
     struct buffer scratch;
     struct buffer data; /* tokens, targets, positions of the batch's rows here; documents of all its rows */
     struct buffer rope, stat, index, balance;
-    struct buffer norm;        /* sums of squares of the gradients here (engine/tally.h) */
+    struct buffer norm;        /* sums of squares of the gradients (engine/tally.h) */
+    struct buffer words;       /* of a step (kernel/words.h) */
+    struct buffer known;       /* the host's: where it puts those that it knows */
     struct buffer staging;     /* the host's: the batch as it is in data */
     int64_t sequences, padded; /* of the batch that is fed, over all ranks, as in engine_report; */
     int64_t pairs[PAIRS_N];
@@ -237,7 +239,7 @@ struct engine {
     struct buffer objects;       /* the same: pieces of objects behind addresses (remote/remote.h) */
     struct snapshot snapshot;    /* what this rank writes to a checkpoint, */
     struct buffer snapshot_room; /* and the host's memory for it; dev NULL: there is none */
-    /* The host's: what it must know of a step, stat, balance and norm; one wait brings it (engine/tally.h). */
+    /* The host's: what it must know of a step, stat, balance, norm and words; one wait brings it (engine/tally.h). */
     struct buffer told;
     double *load; /* balance of the last step over all ranks, layer after layer (engine/balance.h) */
     void **slot;  /* bindings for the programs */

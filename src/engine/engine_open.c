@@ -259,7 +259,7 @@ static void bind(struct engine *g)
 /* What of the groups is the data plane. */
 static void put_on_device(const struct engine_config *c, const struct device *d)
 {
-    struct comm *const group[] = {c->shard, c->expert, c->replicate, c->cp_inner, c->cp_outer};
+    struct comm *const group[] = {c->shard, c->expert, c->replicate, c->model_group, c->cp_inner, c->cp_outer};
     for (size_t i = 0; i < sizeof group / sizeof *group; i++) comm_on(group[i], d);
     for (int a = 0; a < AXIS_N; a++) comm_on(c->axis[a], d);
     CHECK(!c->axis[AXIS_PP] == !c->host.pp && !c->axis[AXIS_TP] == !c->host.tp && !c->expert == !c->host.expert,
@@ -380,6 +380,8 @@ void engine_free(struct engine *g)
     buffer_free(&g->rope);
     buffer_free(&g->stat);
     buffer_free(&g->norm);
+    buffer_free(&g->words);
+    buffer_free(&g->known);
     buffer_free(&g->told);
     buffer_free(&g->staging);
     buffer_free(&g->ahead);

@@ -104,8 +104,6 @@ struct running {
     const struct step_info *info;
     executor_look_fn *look;
     void *look_ctx;
-    double lr, grad_norm;     /* of the update */
-    int64_t made;             /* as executor_update has it */
     struct program_walk walk; /* these from a phase's first part to its last */
     struct trace_program traced;
     double began_s; /* and this of an action's */
@@ -232,7 +230,7 @@ static void update_unit(struct running *r, const struct step *x)
 {
     struct engine *g = r->g;
     const struct unit *u = &g->store.units.unit[x->unit];
-    optim_step_some(&g->store, g->stream, &g->cfg.optim, &g->tools, r->lr, r->made, r->grad_norm, u->first, u->n);
+    optim_step_some(&g->store, g->stream, &g->cfg.optim, &g->tools, g->words.p, u->first, u->n);
 }
 
 static void run_step(struct running *r, const struct step *x, const char *text)
@@ -315,9 +313,10 @@ void executor_run(struct engine *g, bool training, const struct step_info *info,
     event_record(g->used, g->stream);
 }
 
-void executor_update(struct engine *g, int64_t step, int64_t made, double lr, double grad_norm)
+void executor_update(struct engine *g, int64_t step, int64_t made, double lr)
 {
     struct step_info info = {.step = (uint64_t)step};
-    struct running r = {.g = g, .training = true, .info = &info, .made = made, .lr = lr, .grad_norm = grad_norm};
+    struct running r = {.g = g, .training = true, .info = &info};
+    tally_update_words(g, lr, made);
     run_steps(&r, &g->go, g->go.update, g->go.n);
 }

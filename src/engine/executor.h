@@ -16,6 +16,6 @@ typedef void executor_look_fn(void *ctx, const struct program *p, const struct k
 void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx);
 /* The rest of g->go, once the norm of all gradients is known and worth a step: parameters are updated and published.
  * made: updates that optimizers made before, which are fewer than steps where some were skipped. Enqueues. */
-void executor_update(struct engine *g, int64_t step, int64_t made, double lr, double grad_norm);
+void executor_update(struct engine *g, int64_t step, int64_t made, double lr);
 
 #endif

@@ -106,7 +106,7 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     step_read_loss(g, n_trained, r);
     from = part_over(g, TRACE_PART, "loss of all ranks", step, from);
     r->loss_scale = g->store.grad_times = g->scale.now;
-    r->grad_norm = tally_norm(g) / g->scale.now;
+    r->grad_norm = tally_norm(g);
     part_over(g, TRACE_PART, "norm of the gradient", step, from);
 }
 
@@ -154,6 +154,6 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
     }
     if (!may_update(g, r, &goes_on)) return goes_on;
     decide_from(g, step);
-    executor_update(g, step, step - g->left_out, lr, r->grad_norm);
+    executor_update(g, step, step - g->left_out, lr);
     return true;
 }

@@ -8,7 +8,7 @@
 
 #include "engine/feed.h"
 #include "kernel/flat.h"
-#include "optim/squares.h"
+#include "kernel/words.h"
 
 /* Tokens of a microbatch here whose nats are told one by one. */
 static int64_t each(const struct engine *g) { return g->cfg.model.by_token ? g->cfg.micro * engine_seq_here(g) : 0; }
@@ -30,15 +30,20 @@ int tally_buffers(struct engine *g, struct err *e)
     bool runs = !(g->cfg.n_servers && g->cfg.server >= 0); /* a server has gradients only */
     size_t sets = runs ? (apart(g) ? to_size(g->cfg.n_microbatches) : 1) : 0;
     size_t norm = g->cfg.training && g->cfg.exact_order ? FLAT_SQUARES_WORDS * sizeof(int64_t) : sizeof(double);
+    size_t words = g->cfg.training ? STEP_WORDS * sizeof(double) : 0;
     int rc = buffer_new(&g->stat, g->dev, MEM_DATA, sets * width(g) * sizeof(double), e);
     if (!rc) rc = buffer_new(&g->norm, g->dev, MEM_DATA, norm, e);
-    return rc ? rc : buffer_new_host(&g->told, g->dev, MEM_DATA, g->stat.bytes + g->balance.bytes + norm, e);
+    if (!rc) rc = buffer_new(&g->words, g->dev, MEM_DATA, words, e);
+    if (!rc) rc = buffer_new_host(&g->known, g->dev, MEM_DATA, words, e);
+    return rc ? rc : buffer_new_host(&g->told, g->dev, MEM_DATA, g->stat.bytes + g->balance.bytes + norm + words, e);
 }
 
 /* Where told has what these buffers held; NULL on the null device. */
 static void *told(const struct engine *g, const struct buffer *b)
 {
-    size_t at = b == &g->stat ? 0 : b == &g->balance ? g->stat.bytes : g->stat.bytes + g->balance.bytes;
+    const struct buffer *const order[] = {&g->stat, &g->balance, &g->norm, &g->words};
+    size_t at = 0;
+    for (int i = 0; order[i] != b; i++) at += order[i]->bytes;
     return g->told.p ? (char *)g->told.p + at : NULL;
 }
 
@@ -47,13 +52,44 @@ static void fetch(const struct engine *g, const struct buffer *b)
     if (b->bytes && g->told.p) device_to_host(g->stream, told(g, b), b, 0, b->bytes);
 }
 
+/* What the host knows goes from a place of its own for each word, which lasts until the next step's. */
+static void put_word(struct engine *g, enum step_word i, double value)
+{
+    double *known = g->known.p;
+    if (known) known[i] = value;
+    if (known) device_from_host(g->stream, &g->words, (size_t)i * sizeof value, &known[i], sizeof value);
+}
+
+void tally_update_words(struct engine *g, double lr, int64_t made)
+{
+    put_word(g, WORD_LR, lr);
+    put_word(g, WORD_MADE, (double)made);
+}
+
+/* Squares of this rank, then of all, then the words that follow: all in the order of the stream. */
+static void make_norm(struct engine *g)
+{
+    const struct view squares = {.p = g->norm.p,
+                                 .dtype = g->cfg.exact_order ? DT_I64 : DT_F64,
+                                 .nd = 1,
+                                 .n = {g->cfg.exact_order ? FLAT_SQUARES_WORDS : 1},
+                                 .stride = 1};
+    struct comm *c = g->cfg.model_group;
+    put_word(g, WORD_TIMES, g->scale.now);
+    if (g->cfg.exact_order) optim_exact_squares(&g->store, g->stream, g->norm.p);
+    else optim_sum_squares(&g->store, g->stream, g->norm.p);
+    if (c)
+        comm_wait(c, comm_all_reduce(c, g->norm.p, g->norm.p, squares.n[0], squares.dtype, COMM_SUM, "gradient norm"));
+    struct kernel_call clip = clip_call(g->words.p, g->cfg.optim.clip, &squares);
+    kernel_enqueue(g->stream, &clip);
+}
+
 void tally_read(struct engine *g, bool norm)
 {
-    if (norm && g->cfg.exact_order) optim_exact_squares(&g->store, g->stream, g->norm.p);
-    else if (norm) optim_sum_squares(&g->store, g->stream, g->norm.p);
+    if (norm) make_norm(g);
     fetch(g, &g->stat);
     if (g->balance.dev) fetch(g, &g->balance);
-    if (norm) fetch(g, &g->norm);
+    if (norm) fetch(g, &g->words);
     stream_sync(g->stream);
 }
 
@@ -168,23 +204,10 @@ void tally_tokens(struct engine *g, double *nats)
     over_ranks(g, nats, parts * here * micro * seq);
 }
 
-static void over_model(struct engine *g, void *v, int64_t n, enum dtype t)
+double tally_norm(const struct engine *g)
 {
-    struct comm *c = g->cfg.model_group;
-    if (c) comm_wait(c, comm_all_reduce(c, v, v, n, t, COMM_SUM, "gradient norm"));
-}
-
-double tally_norm(struct engine *g)
-{
-    if (!g->cfg.exact_order) {
-        double squares = g->told.p ? *(const double *)told(g, &g->norm) : 0;
-        over_model(g, &squares, 1, DT_F64);
-        return sqrt(squares);
-    }
-    int64_t word[FLAT_SQUARES_WORDS] = {0};
-    if (g->told.p) memcpy(word, told(g, &g->norm), sizeof word);
-    over_model(g, word, FLAT_SQUARES_WORDS, DT_I64);
-    return sqrt(squares_total(word));
+    const double *words = g->told.p ? told(g, &g->words) : NULL;
+    return words ? words[WORD_NORM] : 0;
 }
 
 void tally_zero(struct engine *g)

@@ -12,15 +12,16 @@
 
 #include "engine/engine.h"
 
-/* The buffers for them: stat, norm, and told, the host's, after balance has its bytes. */
+/* The buffers for them: stat, norm, words, and the host's, after balance has its bytes. */
 int tally_buffers(struct engine *g, struct err *e);
 /* Where in stat a microbatch adds its loss. */
 void *tally_at(const struct engine *g, int microbatch);
 
 /* Enqueues: they begin at zero. Local. */
 void tally_zero(struct engine *g);
-/* Brings what this rank has of a step to the host: loss, routers' load, with `norm` the squares of the gradients. The
- * host waits here and nowhere else in a step, but where the next layer hangs on numbers (parallel/expert.c). Local. */
+/* Brings what this rank has of a step to the host: loss, routers' load, with `norm` the norm of the gradients, which
+ * ranks and their devices make (kernel/words.h). The host waits here and nowhere else in a step, but where the next
+ * layer hangs on numbers (parallel/expert.c). With norm Collective(model_group), else Local. */
 void tally_read(struct engine *g, bool norm);
 /* What it brought of the routers' load; NULL on the null device. Local. */
 const double *tally_balance(const struct engine *g);
@@ -37,8 +38,10 @@ struct tally tally_loss(struct engine *g);
 void tally_sequences(struct engine *g, double *nats);
 /* engine_token_nats. */
 void tally_tokens(struct engine *g, double *nats);
-/* Global L2 norm of the gradients. */
-double tally_norm(struct engine *g);
+/* Global L2 norm of the gradients, of the loss itself: what tally_read brought. Local. */
+double tally_norm(const struct engine *g);
+/* Enqueues what the host knows of an update: the rate, and how many were made before. Local. */
+void tally_update_words(struct engine *g, double lr, int64_t made);
 /* The sum of squares of this rank's gradients. Waits. Local. */
 double tally_squares(const struct engine *g);
 /* Of n numbers on the device the sum of squares; where the first is that is not finite, -1: all are. Waits for st.

@@ -66,9 +66,16 @@ void SLOT(unpack)(const struct kernel_call *c)
 }
 
 /* ---- updates ---- */
+static struct update_args update_now(const struct kernel_call *c)
+{
+    struct update_args u = update_of(c);
+    if (u.words) update_by(&u, u.words);
+    return u;
+}
+
 void SLOT(adamw)(const struct kernel_call *c)
 {
-    const struct update_args u = update_of(c);
+    const struct update_args u = update_now(c);
     FLAT.adamw(kernel_team(c), &(struct adamw_args){
                                    .n = u.n,
                                    .master = u.at[ADAMW_MASTER].p,
@@ -90,7 +97,7 @@ void SLOT(adamw)(const struct kernel_call *c)
 
 void SLOT(sgd)(const struct kernel_call *c)
 {
-    const struct update_args u = update_of(c);
+    const struct update_args u = update_now(c);
     FLAT.sgd(kernel_team(c), &(struct sgd_args){
                                  .n = u.n,
                                  .master = u.at[SGD_MASTER].p,
@@ -108,7 +115,7 @@ void SLOT(sgd)(const struct kernel_call *c)
 
 void SLOT(update)(const struct kernel_call *c)
 {
-    const struct update_args u = update_of(c);
+    const struct update_args u = update_now(c);
     FLAT.update(kernel_team(c), &u);
 }
 

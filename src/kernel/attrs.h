@@ -105,6 +105,7 @@ enum op {
     OP_ROUNDED, /* what telemetry counts */
     OP_ROUNDED_PARTS,
     OP_EXPONENTS,
+    OP_CLIP,  /* and what a step decides from them */
     OP_ADAMW, /* updates, in the order of enum update_kind */
     OP_SGD,
     OP_LION,
@@ -689,6 +690,8 @@ struct grouped_scaled_attrs {
  *                                                        x_RC of type `to` (kernel/packed_rows.h)
  *   ROUNDED         what a QUANTISE read and made        counts_{1,6} f64 += (kernel/rounded.h)
  *   ROUNDED_PARTS   the same of a QUANTISE_PARTS         counts_{E,6} f64 +=
+ *   CLIP            words_W f64, squares                 norm and scale among the words (kernel/words.h); squares are
+ *                                                        SUM_SQUARES' or EXACT_SQUARES'
  *   EXPONENTS       x                                    bins i64 += `times` its numbers, by exponent (exponent_bins.h)
  * No tape has them: they are for sums of gradients, norms, what travels, and what is looked at. Forward alone. The same
  * bits for any number of threads; those of ref in every family. */
@@ -711,11 +714,14 @@ struct packed_attrs { /* of a box of a matrix, whose columns begin at a block */
 struct exponents_attrs {
     int64_t times;
 };
+struct clip_attrs {
+    double most; /* of the norm; 0: it is not clipped */
+};
 
 /* ---- updates ----
  * What an optimizer does to its arrays, element by element: operands, their order and factors are kernel/update.h's.
  * Operands that are read are inputs, also where they are written; those that are only written are outputs. */
-enum { UPDATE_FACTORS = 8 };
+enum { UPDATE_FACTORS = 8, UPDATE_NUMBERS = 3 };
 struct update_blocks {
     int64_t cols, block; /* n elements are whole rows of so many columns, each cut into blocks */
     int64_t whole;       /* elements of the whole tensor */
@@ -730,7 +736,10 @@ struct update_chance {
 struct update_attrs {
     int kind; /* enum update_kind */
     float f[UPDATE_FACTORS];
-    bool flag;        /* MOMENTUM, SGD: Nesterov's; ADAMW8: fp8, not the map; FACTOR_APPLY: the rate is relative */
+    double g[UPDATE_NUMBERS]; /* what makes factors of a step's words (update_by) */
+    bool by_words;            /* they do: words are the last input */
+    bool flag; /* MOMENTUM, SGD: Nesterov's; ADAMW8: fp8, not the map; LION, APPLY: it decays; FACTOR_APPLY: the rate is
+                  relative */
     enum dtype to[3]; /* of outputs */
     struct update_blocks blocks;
     struct update_chance chance;
@@ -784,6 +793,7 @@ struct update_attrs {
     X(CODEC, codec)                                                                                                    \
     X(PACKED, packed)                                                                                                  \
     X(EXPONENTS, exponents)                                                                                            \
+    X(CLIP, clip)                                                                                                      \
     X(UPDATE, update)
 
 #define ATTRS_KIND(kind, name) ATTRS_##kind,

@@ -28,6 +28,10 @@ void flat_sum_squares(struct stream *s, const float *x, int64_t n, double *sum);
 void flat_squares(struct stream *s, const float *x, int64_t n, int64_t *word);
 void flat_find_nonfinite(struct stream *s, const void *x, enum dtype dtype, int64_t n, int64_t *at);
 
+/* The sum of what EXACT_SQUARES wrote, here or, element by element added up, on all ranks; infinite when an element was
+ * not finite. The same double for the same set of elements. */
+double squares_total(const int64_t word[FLAT_SQUARES_WORDS]);
+
 /* At once, on memory that the caller can touch; team NULL: by the caller alone. */
 void flat_cast_here(const struct kernel_table *t, struct team *team, void *dst, enum dtype to, const void *src,
                     enum dtype from, int64_t n);

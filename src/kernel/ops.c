@@ -18,8 +18,8 @@
     .name = (text), .attrs = (has), .min_in = (least), .max_in = (most), .n_out = 1, .infer = (shapes),                \
     .flops = (ops), .bytes = (moved), .rule = rule_lowered
 #define UPDATE(text, in, out, changes)                                                                                 \
-    .name = (text), .attrs = ATTRS_UPDATE, .min_in = (in), .max_in = (in), .n_out = (out), .changes_in = (changes),    \
-    .infer = infer_update, .flops = flops_update, .bytes = bytes_update, .rule = rule_lowered
+    .name = (text), .attrs = ATTRS_UPDATE, .min_in = (in), .max_in = (in) + 1, .n_out = (out),                         \
+    .changes_in = (changes), .infer = infer_update, .flops = flops_update, .bytes = bytes_update, .rule = rule_lowered
 #define COPIES(text)                                                                                                   \
     .name = (text), .min_in = 1, .max_in = 1, .n_out = 1, .by = BY_COPIES, .travels = true, .infer = infer_same,       \
     .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy
@@ -475,6 +475,8 @@ static const struct op_row rows[OP_N] = {
     [OP_ROUNDED] = {ARRAY("rounded", ATTRS_QUANTISE, 4, 5, infer_rounded, flops_elementwise, bytes_whole)},
     [OP_ROUNDED_PARTS] = {ARRAY("rounded_parts", ATTRS_QUANTISE_PARTS, 4, 5, infer_rounded, flops_elementwise, bytes_whole)},
     [OP_EXPONENTS] = {ARRAY("exponents", ATTRS_EXPONENTS, 1, 1, infer_exponents, flops_none, bytes_whole)},
+    [OP_CLIP] = {.name = "clip", .attrs = ATTRS_CLIP, .min_in = 2, .max_in = 2, .changes_in = BIT(0),
+                 .infer = infer_clip, .flops = flops_none, .bytes = bytes_update, .rule = rule_lowered},
     [OP_ADAMW] = {UPDATE("adamw", 4, 1, BIT(0) | BIT(1) | BIT(2))},
     [OP_SGD] = {UPDATE("sgd", 3, 1, BIT(0) | BIT(1))},
     [OP_LION] = {UPDATE("lion", 3, 1, BIT(0) | BIT(1))},

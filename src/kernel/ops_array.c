@@ -9,6 +9,7 @@
 #include "kernel/packed_rows.h"
 #include "kernel/rounded.h"
 #include "kernel/update.h"
+#include "kernel/words.h"
 
 /* ---- shapes ---- */
 static bool is_array(const struct view *v) { return v->nd == 1 && v->n[0] >= 0; }
@@ -123,6 +124,15 @@ const char *infer_exponents(const struct op_attrs *at, int n_in, const struct vi
     (void)at, (void)n_in;
     NEED(is_float(in[0].dtype), "numbers are f32, bf16 or f16");
     out[0] = dense1(DT_I64, EXPONENT_BINS);
+    return NULL;
+}
+
+const char *infer_clip(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)at, (void)n_in, (void)out;
+    NEED(is_array(&in[0]) && in[0].dtype == DT_F64 && in[0].n[0] == STEP_WORDS, "a step has so many words");
+    NEED((in[1].dtype == DT_F64 && in[1].n[0] == 1) || (in[1].dtype == DT_I64 && in[1].n[0] == FLAT_SQUARES_WORDS),
+         "squares are one f64, or exact");
     return NULL;
 }
 

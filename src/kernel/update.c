@@ -2,9 +2,12 @@
 /* The table of elementwise updates: what each reads and writes, as calls of the operation table. */
 #include "kernel/update.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
+#include "kernel/flat_ops.h"
 #include "kernel/ops.h"
 
 #define READS UPDATE_READS
@@ -19,41 +22,41 @@ const struct update_row update_rows[UPDATE_KINDS] = {
         {"first moment", CHANGES, EACH},
         {"second moment", CHANGES, EACH},
         {"gradient", READS, EACH},
-        {"parameter", WRITES, EACH}}, ADAMW_PARAM},
+        {"parameter", WRITES, EACH}}, ADAMW_PARAM, ADAMW_SCALE},
     [UPDATE_SGD] = {"sgd", 4, {
         {"master", CHANGES, EACH},
         {"momentum", CHANGES, EACH},
         {"gradient", READS, EACH},
-        {"parameter", WRITES, EACH}}, SGD_PARAM},
+        {"parameter", WRITES, EACH}}, SGD_PARAM, SGD_SCALE},
     [UPDATE_LION] = {"lion", 4, {
         {"master", CHANGES, EACH},
         {"first moment", CHANGES, EACH},
         {"gradient", READS, EACH},
-        {"parameter", WRITES, EACH}}, LION_PARAM},
+        {"parameter", WRITES, EACH}}, LION_PARAM, LION_SCALE},
     [UPDATE_MOMENTUM] = {"momentum", 3, {
         {"momentum", CHANGES, EACH},
         {"gradient", READS, EACH},
-        {"what is stepped along", WRITES, EACH}}, -1},
+        {"what is stepped along", WRITES, EACH}}, -1, MOMENTUM_SCALE},
     [UPDATE_UNIT] = {"scale to a unit", 3, {
         {"to", WRITES, EACH},
         {"from", READS, EACH},
-        {"sum of squares", READS, UPDATE_ONE}}, -1},
+        {"sum of squares", READS, UPDATE_ONE}}, -1, -1},
     [UPDATE_BLEND] = {"blend", 3, {
         {"to", WRITES, EACH},
         {"first", READS, EACH},
-        {"second", READS, EACH}}, -1},
+        {"second", READS, EACH}}, -1, -1},
     [UPDATE_ADAMW16] = {"adamw", 5, {
         {"master", CHANGES, EACH},
         {"first moment", CHANGES, EACH},
         {"second moment", CHANGES, EACH},
         {"gradient", READS, EACH},
-        {"parameter", WRITES, EACH}}, ADAMW16_PARAM},
+        {"parameter", WRITES, EACH}}, ADAMW16_PARAM, ADAMW16_SCALE},
     [UPDATE_AVERAGE] = {"average", 2, {
         {"average", CHANGES, EACH},
-        {"of", READS, EACH}}, -1},
+        {"of", READS, EACH}}, -1, -1},
     [UPDATE_ROUND] = {"round by chance", 2, {
         {"to", WRITES, EACH},
-        {"from", READS, EACH}}, -1},
+        {"from", READS, EACH}}, -1, -1},
     [UPDATE_ADAMW8] = {"adamw", 7, {
         {"master", CHANGES, EACH},
         {"first moment", CHANGES, EACH},
@@ -61,17 +64,17 @@ const struct update_row update_rows[UPDATE_KINDS] = {
         {"scale of the first", CHANGES, UPDATE_BLOCK},
         {"scale of the second", CHANGES, UPDATE_BLOCK},
         {"gradient", READS, EACH},
-        {"parameter", WRITES, EACH}}, ADAMW8_PARAM},
+        {"parameter", WRITES, EACH}}, ADAMW8_PARAM, ADAMW16_SCALE},
     [UPDATE_FACTOR_SUMS] = {"sums of a matrix", 3, {
         {"of rows", CHANGES, UPDATE_ROW},
         {"of columns", CHANGES, UPDATE_COL},
-        {"gradient", READS, EACH}}, -1},
+        {"gradient", READS, EACH}}, -1, -1},
     [UPDATE_FACTOR_KEEP] = {"factors", 2, {
         {"factors", CHANGES, EACH},
-        {"sums", READS, EACH}}, -1},
+        {"sums", READS, EACH}}, -1, -1},
     [UPDATE_FACTOR_MEAN] = {"mean of factors", 2, {
         {"mean", WRITES, UPDATE_ONE},
-        {"rows", READS, EACH}}, -1},
+        {"rows", READS, EACH}}, -1, -1},
     [UPDATE_FACTOR_SIZE] = {"size of a step", 7, {
         {"sums", CHANGES, UPDATE_TWO},
         {"of rows", WRITES, UPDATE_ROW_PAIR},
@@ -79,7 +82,7 @@ const struct update_row update_rows[UPDATE_KINDS] = {
         {"column factors", READS, UPDATE_COL},
         {"mean", READS, UPDATE_ONE},
         {"gradient", READS, EACH},
-        {"master", READS, EACH}}, -1},
+        {"master", READS, EACH}}, -1, FACTOR_SIZE_SCALE},
     [UPDATE_FACTOR_APPLY] = {"adafactor", 7, {
         {"master", CHANGES, EACH},
         {"row factors", READS, UPDATE_ROW},
@@ -87,11 +90,11 @@ const struct update_row update_rows[UPDATE_KINDS] = {
         {"mean", READS, UPDATE_ONE},
         {"sums", READS, UPDATE_TWO},
         {"gradient", READS, EACH},
-        {"parameter", WRITES, EACH}}, FACTOR_APPLY_PARAM},
+        {"parameter", WRITES, EACH}}, FACTOR_APPLY_PARAM, FACTOR_APPLY_SCALE},
     [UPDATE_APPLY] = {"apply an update", 3, {
         {"master", CHANGES, EACH},
         {"update", READS, EACH},
-        {"parameter", WRITES, EACH}}, APPLY_PARAM},
+        {"parameter", WRITES, EACH}}, APPLY_PARAM, -1},
 };
 /* clang-format on */
 
@@ -123,9 +126,10 @@ struct kernel_call update_call(const struct update_args *a)
     const struct update_row *row = &update_rows[a->kind];
     struct kernel_call c = {.op = (enum op)(OP_FIRST_UPDATE + (int)a->kind),
                             .phase = KERNEL_FWD,
-                            .at = ATTRS(update, .kind = (int)a->kind, .flag = a->flag, .blocks = a->blocks,
-                                        .chance = a->chance)};
+                            .at = ATTRS(update, .kind = (int)a->kind, .by_words = a->by_words, .flag = a->flag,
+                                        .blocks = a->blocks, .chance = a->chance)};
     memcpy(edit_update(&c.at)->f, a->f, sizeof a->f);
+    memcpy(edit_update(&c.at)->g, a->g, sizeof a->g);
     for (int k = 0, at; k < row->n; k++) {
         bool out = is_output(row, k, &at);
         struct view *v = out ? &c.out[at] : &c.in[at];
@@ -135,7 +139,56 @@ struct kernel_call update_call(const struct update_args *a)
         *v = dense1(a->at[k].t, update_elements(a, k));
         v->p = a->at[k].p;
     }
+    if (!a->by_words || !a->words) return c;
+    c.in[c.n_in] = dense1(DT_F64, STEP_WORDS);
+    c.in[c.n_in++].p = (void *)(uintptr_t)a->words;
     return c;
+}
+
+/* ---- a step's words ---- */
+static void adamw_by(struct update_args *a, float lr, double made)
+{
+    float bias1 = (float)(1 - pow(a->g[BY_BETA1], made + 1)), bias2 = (float)(1 - pow(a->g[BY_BETA2], made + 1));
+    if (a->kind == UPDATE_ADAMW) {
+        a->f[ADAMW_LR] = lr;
+        a->f[ADAMW_BIAS1] = bias1;
+        a->f[ADAMW_BIAS2] = bias2;
+        return;
+    }
+    struct adamw_factors f = adamw_factors(
+        &(struct adamw_args){.lr = lr, .weight_decay = a->f[ADAMW16_DECAY], .bias1 = bias1, .bias2 = bias2});
+    a->f[ADAMW16_DECAY] = f.decay;
+    a->f[ADAMW16_ROOT] = f.root_scale;
+    a->f[ADAMW16_STEP] = f.step;
+}
+
+void update_by(struct update_args *a, const double words[])
+{
+    const float lr = (float)(words[WORD_LR] * a->g[BY_RATE]), scale = (float)words[WORD_SCALE];
+    const double made = words[WORD_MADE];
+    if (!a->by_words) return;
+    if (update_rows[a->kind].scale >= 0) a->f[update_rows[a->kind].scale] = scale;
+    switch (a->kind) {
+    case UPDATE_ADAMW:
+    case UPDATE_ADAMW16:
+    case UPDATE_ADAMW8: adamw_by(a, lr, made); return;
+    case UPDATE_SGD: a->f[SGD_LR] = lr; return;
+    case UPDATE_LION:
+        a->f[LION_LR] = lr;
+        a->f[LION_DECAY] = a->flag ? -lr * a->f[LION_DECAY] : 0;
+        return;
+    case UPDATE_APPLY:
+        a->f[APPLY_STEP] = (float)(-(double)lr * a->g[BY_SIZE]);
+        a->f[APPLY_DECAY] = a->flag ? (float)(-(double)lr * a->g[BY_DECAY]) : 0;
+        return;
+    case UPDATE_ROUND: a->chance.stream = rng_stream_at(a->chance.stream, (uint64_t)made); return;
+    case UPDATE_FACTOR_KEEP:
+        a->f[FACTOR_KEEP_KEEP] = (float)(1 - pow(made + 1, -a->g[BY_DECAY_RATE]));
+        a->f[FACTOR_KEEP_SCALE] = (float)((double)scale * (double)scale / (double)a->blocks.whole);
+        return;
+    case UPDATE_FACTOR_APPLY: a->f[FACTOR_APPLY_LR] = lr; return;
+    default: return;
+    }
 }
 
 struct update_args update_of(const struct kernel_call *c)
@@ -147,11 +200,15 @@ struct update_args update_of(const struct kernel_call *c)
                             .blocks = at->blocks,
                             .chance = at->chance};
     memcpy(a.f, at->f, sizeof a.f);
+    memcpy(a.g, at->g, sizeof a.g);
+    a.by_words = at->by_words;
     for (int k = 0; k < row->n; k++) {
         const struct view *v = view_of(c, row, k);
         a.at[k] = (struct update_operand){v->p, v->dtype};
         if (v->nd && row->at[k].count == UPDATE_EACH) a.n = v->n[0];
     }
+    const struct view *words = a.by_words ? &c->in[op_row((enum op)(OP_FIRST_UPDATE + at->kind))->min_in] : NULL;
+    if (words && words->nd) a.words = words->p;
     return a;
 }
 
@@ -164,6 +221,9 @@ const char *infer_update(const struct op_attrs *attrs, int n_in, const struct vi
     const struct update_row *row = &update_rows[at->kind];
     memcpy(c.in, in, to_size(n_in) * sizeof *in);
     struct update_args a = update_of(&c);
+    int most = op_row((enum op)(OP_FIRST_UPDATE + at->kind))->min_in;
+    NEED(n_in <= most || (at->by_words && in[most].dtype == DT_F64 && in[most].nd == 1 && in[most].n[0] == STEP_WORDS),
+         "a step has so many words");
     for (int k = 0, i; k < row->n; k++) {
         enum update_count by = row->at[k].count;
         bool rows = by == UPDATE_ROW || by == UPDATE_ROW_PAIR || by == UPDATE_COL || by == UPDATE_BLOCK;

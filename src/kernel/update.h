@@ -9,12 +9,12 @@
  * Invariants
  *   1. Elementwise in fp32, with the fused operations that ref/update.c spells out: neither a cut of the elements, nor
  *      the team, nor the family changes a bit.
- * Includes: kernel.h. Order: Local.
+ * Includes: words.h. Order: Local.
  */
 #ifndef TUTTI_KERNEL_UPDATE_H
 #define TUTTI_KERNEL_UPDATE_H
 
-#include "kernel/kernel.h"
+#include "kernel/words.h"
 
 enum { UPDATE_OPERANDS = 7 };
 enum update_kind {
@@ -105,6 +105,9 @@ struct update_args {
     int64_t n;
     struct update_operand at[UPDATE_OPERANDS];
     float f[UPDATE_FACTORS];
+    double g[UPDATE_NUMBERS];
+    bool by_words;       /* some of f, and chance.stream, are made of a step's words */
+    const double *words; /* on the device; NULL: of nobody, f is as it will be */
     bool flag;
     struct update_blocks blocks;
     struct update_chance chance;
@@ -122,6 +125,7 @@ struct update_row {
         enum update_count count;
     } at[UPDATE_OPERANDS];
     int param; /* the operand that is a compute copy of operand 0, or -1 */
+    int scale; /* the factor that is WORD_SCALE where words say it, or -1 */
 };
 extern const struct update_row update_rows[UPDATE_KINDS];
 
@@ -171,7 +175,15 @@ static inline int64_t update_words(const struct update_chance *c, int64_t i, int
     return c->cols == c->wide || left > n ? n : left;
 }
 
-/* The call of an update, and the update of a call. */
+/* What makes a factor of words: */
+enum { BY_RATE };                /* all: the group's part of WORD_LR */
+enum { BY_BETA1 = 1, BY_BETA2 }; /* ADAMW, ADAMW16, ADAMW8 */
+enum { BY_SIZE = 1, BY_DECAY };  /* APPLY: of an update beside the rate; decay */
+enum { BY_DECAY_RATE = 1 };      /* FACTOR_KEEP; blocks.whole: how many numbers a sum is of */
+/* Of update_args.by_words: f (and chance.stream, of UPDATE_ROUND the stream of all steps) as they are at a step with
+ * such words. ADAMW16's and ADAMW8's factor of decay is the decay before. */
+void update_by(struct update_args *a, const double words[]);
+/* The call of an update, and the update of a call: with its words where it has some. */
 struct kernel_call update_call(const struct update_args *a);
 struct update_args update_of(const struct kernel_call *c);
 /* What an operand of a row of updates is: its output, or input i. */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kernel/update.h"
 #include "state/param_group.h"
 
 static const double eps_square = 1e-30, eps_size = 1e-3;
@@ -151,8 +150,6 @@ static struct factors factors_of(const struct adafactor *x, const struct optim_c
 }
 
 /* ---- passes ---- */
-static double keep_of(const struct optim_call *call) { return 1 - pow((double)(call->step + 1), -call->c->decay_rate); }
-
 static void enqueue_sums(struct adafactor *x, const struct part *q, double *rows, double *cols)
 {
     flat_update(x->st, &(struct update_args){.kind = UPDATE_FACTOR_SUMS,
@@ -164,16 +161,15 @@ static void enqueue_sums(struct adafactor *x, const struct part *q, double *rows
 }
 
 static void enqueue_keep(struct adafactor *x, const struct optim_call *call, float *f, double *sums, int64_t n,
-                         double of)
+                         int64_t of)
 {
-    double scale = (double)call->scale;
-    flat_update(x->st,
-                &(struct update_args){.kind = UPDATE_FACTOR_KEEP,
-                                      .n = n,
-                                      .at = {[FACTOR_KEEP_TO] = {f, DT_F32}, [FACTOR_KEEP_SUMS] = {sums, DT_F64}},
-                                      .f = {[FACTOR_KEEP_KEEP] = (float)keep_of(call),
-                                            [FACTOR_KEEP_SCALE] = (float)(scale * scale / of),
-                                            [FACTOR_KEEP_EPS] = (float)eps_square}});
+    (void)x;
+    optim_update(call, (struct update_args){.kind = UPDATE_FACTOR_KEEP,
+                                            .n = n,
+                                            .at = {[FACTOR_KEEP_TO] = {f, DT_F32}, [FACTOR_KEEP_SUMS] = {sums, DT_F64}},
+                                            .f = {[FACTOR_KEEP_EPS] = (float)eps_square},
+                                            .g = {[BY_DECAY_RATE] = call->c->decay_rate},
+                                            .blocks = {.whole = of}});
 }
 
 /* Of a matrix the sums, of a vector its second moments at once. */
@@ -197,8 +193,8 @@ static void keep_factors(struct adafactor *x, const struct optim_call *call, int
     int which = call->which[p->group][0];
     float *f = array_at(&x->s->array[which], store_held(x->s, i, which).at);
     double *sums = sums_of(x, i);
-    enqueue_keep(x, call, f, sums, p->n[0], (double)p->n[1]);
-    enqueue_keep(x, call, f + p->n[0], sums + p->n[0], p->n[1], (double)p->n[0]);
+    enqueue_keep(x, call, f, sums, p->n[0], p->n[1]);
+    enqueue_keep(x, call, f + p->n[0], sums + p->n[0], p->n[1], p->n[0]);
 }
 
 static void take_mean(struct adafactor *x, const struct optim_call *call, int i)
@@ -217,17 +213,16 @@ static void take_mean(struct adafactor *x, const struct optim_call *call, int i)
 static void take_size(struct adafactor *x, const struct optim_call *call, const struct part *q, int first, int i)
 {
     struct factors f = factors_of(x, call, q, i);
-    flat_update(x->st, &(struct update_args){.kind = UPDATE_FACTOR_SIZE,
-                                             .n = q->r.n,
-                                             .at = {[FACTOR_SIZE_TO] = {sizes_of(x, first, i), DT_F64},
-                                                    [FACTOR_SIZE_EACH] = {x->each.p, DT_F64},
-                                                    [FACTOR_SIZE_ROWS] = {f.row, DT_F32},
-                                                    [FACTOR_SIZE_COLS] = {f.col, DT_F32},
-                                                    [FACTOR_SIZE_MEAN] = {f.mean, DT_F64},
-                                                    [FACTOR_SIZE_GRAD] = {(void *)(uintptr_t)q->grad, DT_F32},
-                                                    [FACTOR_SIZE_MASTER] = {q->r.master, DT_F32}},
-                                             .f = {[FACTOR_SIZE_SCALE] = call->scale},
-                                             .blocks = {.cols = q->cols}});
+    optim_update(call, (struct update_args){.kind = UPDATE_FACTOR_SIZE,
+                                            .n = q->r.n,
+                                            .at = {[FACTOR_SIZE_TO] = {sizes_of(x, first, i), DT_F64},
+                                                   [FACTOR_SIZE_EACH] = {x->each.p, DT_F64},
+                                                   [FACTOR_SIZE_ROWS] = {f.row, DT_F32},
+                                                   [FACTOR_SIZE_COLS] = {f.col, DT_F32},
+                                                   [FACTOR_SIZE_MEAN] = {f.mean, DT_F64},
+                                                   [FACTOR_SIZE_GRAD] = {(void *)(uintptr_t)q->grad, DT_F32},
+                                                   [FACTOR_SIZE_MASTER] = {q->r.master, DT_F32}},
+                                            .blocks = {.cols = q->cols}});
 }
 
 static void apply(struct adafactor *x, const struct optim_call *call, const struct part *q, int first, int i)
@@ -235,22 +230,21 @@ static void apply(struct adafactor *x, const struct optim_call *call, const stru
     const struct param *p = &x->s->table->p[i];
     const struct optim_config *c = call->c;
     struct factors f = factors_of(x, call, q, i);
-    flat_update(x->st, &(struct update_args){.kind = UPDATE_FACTOR_APPLY,
-                                             .n = q->r.n,
-                                             .at = {[FACTOR_APPLY_MASTER] = {q->r.master, DT_F32},
-                                                    [FACTOR_APPLY_ROWS] = {f.row, DT_F32},
-                                                    [FACTOR_APPLY_COLS] = {f.col, DT_F32},
-                                                    [FACTOR_APPLY_MEAN] = {f.mean, DT_F64},
-                                                    [FACTOR_APPLY_SIZE] = {sizes_of(x, first, i), DT_F64},
-                                                    [FACTOR_APPLY_GRAD] = {(void *)(uintptr_t)q->grad, DT_F32},
-                                                    [FACTOR_APPLY_PARAM] = {q->r.copy, x->s->dtype}},
-                                             .f = {[FACTOR_APPLY_SCALE] = call->scale,
-                                                   [FACTOR_APPLY_LR] = optim_rate(call, p->group),
-                                                   [FACTOR_APPLY_DECAY] = p->decay ? (float)c->weight_decay : 0,
-                                                   [FACTOR_APPLY_CLIP] = (float)c->update_clip,
-                                                   [FACTOR_APPLY_LEAST] = (float)eps_size},
-                                             .blocks = {.cols = q->cols, .whole = p->numel},
-                                             .flag = c->relative});
+    optim_update(call, (struct update_args){.kind = UPDATE_FACTOR_APPLY,
+                                            .n = q->r.n,
+                                            .at = {[FACTOR_APPLY_MASTER] = {q->r.master, DT_F32},
+                                                   [FACTOR_APPLY_ROWS] = {f.row, DT_F32},
+                                                   [FACTOR_APPLY_COLS] = {f.col, DT_F32},
+                                                   [FACTOR_APPLY_MEAN] = {f.mean, DT_F64},
+                                                   [FACTOR_APPLY_SIZE] = {sizes_of(x, first, i), DT_F64},
+                                                   [FACTOR_APPLY_GRAD] = {(void *)(uintptr_t)q->grad, DT_F32},
+                                                   [FACTOR_APPLY_PARAM] = {q->r.copy, x->s->dtype}},
+                                            .g = {[BY_RATE] = optim_rate(call, p->group)},
+                                            .f = {[FACTOR_APPLY_DECAY] = p->decay ? (float)c->weight_decay : 0,
+                                                  [FACTOR_APPLY_CLIP] = (float)c->update_clip,
+                                                  [FACTOR_APPLY_LEAST] = (float)eps_size},
+                                            .blocks = {.cols = q->cols, .whole = p->numel},
+                                            .flag = c->relative});
     optim_master_end(call, &q->r);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Updates run over the longest stretches of parameters that share group and decay: one kernel call each, at memory
- * speed. Clipping by global norm: Pascanu et al. 2013, with the 1e-6 that the field adds to the norm. */
+ * speed. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kernel/flat.h"
-#include "kernel/update.h"
 #include "optim/adafactor.h"
 #include "optim/muon.h"
 #include "optim/staging.h"
@@ -126,13 +125,12 @@ void optim_master_end(const struct optim_call *x, const struct optim_stretch *r)
                             .n = r->n,
                             .at = {[ROUND_TO] = {r->weights, s->dtype}, [ROUND_FROM] = {r->master, DT_F32}},
                             .chance = {.seed = x->c->seed,
-                                       .stream =
-                                           rng_stream_at(rng_stream(p->name) ^ rng_stream("round"), (uint64_t)x->step),
+                                       .stream = rng_stream(p->name) ^ rng_stream("round"),
                                        .at = r->at,
                                        .cols = cols,
                                        .first = p->lo[0] * inner + (p->nd > 1 && cols != inner ? p->lo[1] : 0),
                                        .wide = p->nd > 1 ? inner : cols}};
-    flat_update(x->stream, &a);
+    optim_update(x, a);
 }
 
 static void update_stretch(const struct optim_call *x, struct optim_stretch r)
@@ -189,22 +187,35 @@ static void step_elements(const struct optim_call *x, struct staging *staging, i
     if (staging) staging_finish(staging, x, update_stretch);
 }
 
-void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
-                     double lr, int64_t step, double grad_norm, int first, int n)
+static void step_some(struct optim_call *x, const struct optim_tools *tools, int first, int n)
 {
-    double scale = c->clip > 0 ? fmin(1.0, c->clip / (grad_norm + 1e-6)) : 1.0;
-    struct optim_call x =
-        {.s = s, .stream = st, .c = c, .lr = lr, .step = step, .scale = (float)(scale / s->grad_times)};
-    find_arrays(&x);
-    if (tools && tools->muon) muon_step(tools->muon, &x, first, n); /* what travels is counted where nothing runs */
-    if (tools && tools->adafactor) adafactor_step(tools->adafactor, &x, first, n);
-    if (st->dev->counts_only) return;
-    step_elements(&x, tools ? tools->staging : NULL, first, n);
-    for (int i = first; c->ema > 0 && i < first + n; i++) update_average(&x, store_find(s, "ema"), i);
+    find_arrays(x);
+    if (tools && tools->muon) muon_step(tools->muon, x, first, n); /* what travels is counted where nothing runs */
+    if (tools && tools->adafactor) adafactor_step(tools->adafactor, x, first, n);
+    if (x->stream->dev->counts_only) return;
+    step_elements(x, tools ? tools->staging : NULL, first, n);
+    for (int i = first; x->c->ema > 0 && i < first + n; i++) update_average(x, store_find(x->s, "ema"), i);
+}
+
+void optim_update(const struct optim_call *x, struct update_args a)
+{
+    a.by_words = true;
+    a.words = x->words;
+    if (!x->words) update_by(&a, x->own);
+    flat_update(x->stream, &a);
+}
+
+void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
+                     const double *words, int first, int n)
+{
+    struct optim_call x = {.s = s, .stream = st, .c = c, .words = words};
+    step_some(&x, tools, first, n);
 }
 
 void optim_step(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
                 double lr, int64_t step, double grad_norm)
 {
-    optim_step_some(s, st, c, tools, lr, step, grad_norm, 0, s->table->n);
+    struct optim_call x = {.s = s, .stream = st, .c = c, .own = {[WORD_LR] = lr, [WORD_MADE] = (double)step}};
+    x.own[WORD_SCALE] = (double)step_scale(grad_norm, c->clip, s->grad_times);
+    step_some(&x, tools, 0, s->table->n);
 }

@@ -13,6 +13,7 @@
 #ifndef TUTTI_OPTIM_OPTIM_H
 #define TUTTI_OPTIM_OPTIM_H
 
+#include "kernel/update.h"
 #include "state/store.h"
 
 /* Rows of optim_row, in its order. */
@@ -83,9 +84,8 @@ struct optim_call { /* what all stretches of a step share */
     const struct store *s;
     struct stream *stream;
     const struct optim_config *c;
-    double lr;
-    int64_t step; /* from 0 */
-    float scale;  /* of gradients: clipping, and that they are a multiple (store.grad_times) */
+    const double *words; /* the step's, on the device (kernel/words.h); NULL: these, the caller's */
+    double own[STEP_WORDS];
     int n_arrays[PARAM_GROUPS];
     int which[PARAM_GROUPS][OPTIM_MAX_ARRAYS]; /* where the arrays of a group's optimizer are in the store's table */
 };
@@ -122,8 +122,10 @@ void optim_master_begin(const struct optim_call *x, struct optim_stretch *r);
 void optim_master_end(const struct optim_call *x, const struct optim_stretch *r);
 /* r begins m elements later. */
 void optim_advance(const struct optim_call *x, struct optim_stretch *r, int64_t m);
-/* The learning rate of a group; what this rank steps of a parameter. */
-float optim_rate(const struct optim_call *x, enum param_group group);
+/* Enqueues an update that goes by the step's words. */
+void optim_update(const struct optim_call *x, struct update_args a);
+/* A group's part of the learning rate; what this rank steps of a parameter. */
+double optim_rate(const struct optim_call *x, enum param_group group);
 struct optim_stretch optim_stretch_of(const struct optim_call *x, int param);
 /* Bytes of arrays per parameter of a group. */
 int64_t optim_bytes(const struct optim_config *c, enum param_group group);
@@ -153,11 +155,11 @@ struct optim_tools {
     struct adafactor *adafactor; /* adafactor.h */
     struct staging *staging;     /* staging.h */
 };
-/* One update of parameters [first, first + n), whole units; step from 0; grad_norm, the global L2 norm of the
- * gradients, decides clipping. tools NULL: none. Local, but Collective over the groups of the tools. */
+/* One update of parameters [first, first + n), whole units, by a step's words on the device. tools NULL: none. Local,
+ * but Collective over the groups of the tools. */
 void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
-                     double lr, int64_t step, double grad_norm, int first, int n);
-/* Of all. */
+                     const double *words, int first, int n);
+/* Of all, by words of the caller's; step from 0; grad_norm, the global L2 norm of the gradients, decides clipping. */
 void optim_step(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
                 double lr, int64_t step, double grad_norm);
 

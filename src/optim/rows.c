@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/flat_ops.h"
-#include "kernel/update.h"
 #include "optim/optim.h"
 #include "state/own.h"
 #include "state/param_group.h"
@@ -48,100 +46,81 @@ static const char *adamw_check(const struct optim_config *c, const char **key)
                         "seen yet; choose 1.0e-8";
 }
 
-float optim_rate(const struct optim_call *x, enum param_group group)
+double optim_rate(const struct optim_call *x, enum param_group group)
 {
     const struct optim_group *g = &x->c->group[group];
-    return (float)(g->scaled ? x->lr * g->lr_factor : x->lr);
+    return g->scaled ? g->lr_factor : 1;
 }
 
-/* The numbers that both rows with moments of fewer bits take; arrays are theirs. */
-static struct update_args adamw_update(enum update_kind kind, const struct adamw_args *a)
-{
-    struct adamw_factors f = adamw_factors(a);
-    return (struct update_args){
-        .kind = kind,
-        .n = a->n,
-        .f = {[ADAMW16_BETA1] = a->beta1,
-              [ADAMW16_BETA2] = a->beta2,
-              [ADAMW16_EPS] = a->eps,
-              [ADAMW16_DECAY] = f.decay,
-              [ADAMW16_ROOT] = f.root_scale,
-              [ADAMW16_STEP] = f.step,
-              [ADAMW16_SCALE] = a->grad_scale},
-    };
-}
-
-static void adamw16_step(const struct optim_call *x, const struct optim_stretch *r, const struct adamw_args *a)
-{
-    struct update_args u = adamw_update(UPDATE_ADAMW16, a);
-    u.at[ADAMW16_MASTER] = (struct update_operand){a->master, DT_F32};
-    u.at[ADAMW16_M] = (struct update_operand){r->array[0], DT_BF16};
-    u.at[ADAMW16_V] = (struct update_operand){r->array[1], DT_BF16};
-    u.at[ADAMW16_GRAD] = (struct update_operand){(void *)(uintptr_t)a->grad, DT_F32};
-    u.at[ADAMW16_PARAM] = (struct update_operand){a->param, a->param_dtype};
-    flat_update(x->stream, &u);
-}
-
-static void adamw8_step(const struct optim_call *x, const struct optim_stretch *r, const struct adamw_args *a)
-{
-    bool fp8 = x->c->moments == MOMENTS_FP8;
-    struct update_args u = adamw_update(UPDATE_ADAMW8, a);
-    u.at[ADAMW8_MASTER] = (struct update_operand){a->master, DT_F32};
-    u.at[ADAMW8_M] = (struct update_operand){r->array[0], DT_U8};
-    u.at[ADAMW8_V] = (struct update_operand){r->array[1], fp8 ? DT_F16 : DT_U8};
-    u.at[ADAMW8_M_SCALE] = (struct update_operand){r->array[2], DT_F32};
-    u.at[ADAMW8_V_SCALE] = (struct update_operand){r->array[3], DT_F32};
-    u.at[ADAMW8_GRAD] = (struct update_operand){(void *)(uintptr_t)a->grad, DT_F32};
-    u.at[ADAMW8_PARAM] = (struct update_operand){a->param, a->param_dtype};
-    u.flag = fp8;
-    u.blocks = (struct update_blocks){.cols = r->cols, .block = r->block};
-    flat_update(x->stream, &u);
-}
-
-static void adamw32_step(const struct optim_call *x, const struct optim_stretch *r, const struct adamw_args *a)
-{
-    flat_update(x->stream, &(struct update_args){
-                               .kind = UPDATE_ADAMW,
-                               .n = a->n,
-                               .at = {[ADAMW_MASTER] = {a->master, DT_F32},
-                                      [ADAMW_M] = {r->array[0], DT_F32},
-                                      [ADAMW_V] = {r->array[1], DT_F32},
-                                      [ADAMW_GRAD] = {(void *)(uintptr_t)a->grad, DT_F32},
-                                      [ADAMW_PARAM] = {a->param, a->param_dtype}},
-                               .f = {[ADAMW_LR] = a->lr,
-                                     [ADAMW_BETA1] = a->beta1,
-                                     [ADAMW_BETA2] = a->beta2,
-                                     [ADAMW_EPS] = a->eps,
-                                     [ADAMW_DECAY] = a->weight_decay,
-                                     [ADAMW_SCALE] = a->grad_scale,
-                                     [ADAMW_BIAS1] = a->bias1,
-                                     [ADAMW_BIAS2] = a->bias2},
-                           });
-}
+static struct update_operand f32(const void *p) { return (struct update_operand){(void *)(uintptr_t)p, DT_F32}; }
 
 static void adamw_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
-    const struct adamw_args a = {
+    const float decay = r->decay ? (float)c->weight_decay : 0;
+    optim_update(x, (struct update_args){
+                        .kind = UPDATE_ADAMW,
+                        .n = r->n,
+                        .at = {[ADAMW_MASTER] = f32(r->master),
+                               [ADAMW_M] = f32(r->array[0]),
+                               [ADAMW_V] = f32(r->array[1]),
+                               [ADAMW_GRAD] = f32(grad),
+                               [ADAMW_PARAM] = {r->copy, x->s->dtype}},
+                        .f = {[ADAMW_BETA1] = (float)c->beta1,
+                              [ADAMW_BETA2] = (float)c->beta2,
+                              [ADAMW_EPS] = (float)c->eps,
+                              [ADAMW_DECAY] = decay},
+                        .g = {[BY_RATE] = optim_rate(x, r->group), [BY_BETA1] = c->beta1, [BY_BETA2] = c->beta2},
+                    });
+}
+
+/* Moments of fewer bits. */
+static struct update_args adamw_narrow(const struct optim_call *x, const struct optim_stretch *r, enum update_kind kind)
+{
+    const struct optim_config *c = x->c;
+    return (struct update_args){
+        .kind = kind,
         .n = r->n,
-        .master = r->master,
-        .m = (float *)(void *)r->array[0],
-        .v = (float *)(void *)r->array[1],
-        .grad = grad,
-        .param = r->copy,
-        .param_dtype = x->s->dtype,
-        .lr = optim_rate(x, r->group),
-        .beta1 = (float)c->beta1,
-        .beta2 = (float)c->beta2,
-        .eps = (float)c->eps,
-        .weight_decay = r->decay ? (float)c->weight_decay : 0,
-        .grad_scale = x->scale,
-        .bias1 = (float)(1 - pow(c->beta1, (double)(x->step + 1))),
-        .bias2 = (float)(1 - pow(c->beta2, (double)(x->step + 1))),
+        .f = {[ADAMW16_BETA1] = (float)c->beta1,
+              [ADAMW16_BETA2] = (float)c->beta2,
+              [ADAMW16_EPS] = (float)c->eps,
+              [ADAMW16_DECAY] = r->decay ? (float)c->weight_decay : 0},
+        .g = {[BY_RATE] = optim_rate(x, r->group), [BY_BETA1] = c->beta1, [BY_BETA2] = c->beta2},
     };
-    if (r->block) adamw8_step(x, r, &a);
-    else if (c->moments == MOMENTS_BF16) adamw16_step(x, r, &a);
-    else adamw32_step(x, r, &a);
+}
+
+static void adamw16_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
+{
+    struct update_args u = adamw_narrow(x, r, UPDATE_ADAMW16);
+    u.at[ADAMW16_MASTER] = f32(r->master);
+    u.at[ADAMW16_M] = (struct update_operand){r->array[0], DT_BF16};
+    u.at[ADAMW16_V] = (struct update_operand){r->array[1], DT_BF16};
+    u.at[ADAMW16_GRAD] = f32(grad);
+    u.at[ADAMW16_PARAM] = (struct update_operand){r->copy, x->s->dtype};
+    optim_update(x, u);
+}
+
+static void adamw8_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
+{
+    bool fp8 = x->c->moments == MOMENTS_FP8;
+    struct update_args u = adamw_narrow(x, r, UPDATE_ADAMW8);
+    u.at[ADAMW8_MASTER] = f32(r->master);
+    u.at[ADAMW8_M] = (struct update_operand){r->array[0], DT_U8};
+    u.at[ADAMW8_V] = (struct update_operand){r->array[1], fp8 ? DT_F16 : DT_U8};
+    u.at[ADAMW8_M_SCALE] = f32(r->array[2]);
+    u.at[ADAMW8_V_SCALE] = f32(r->array[3]);
+    u.at[ADAMW8_GRAD] = f32(grad);
+    u.at[ADAMW8_PARAM] = (struct update_operand){r->copy, x->s->dtype};
+    u.flag = fp8;
+    u.blocks = (struct update_blocks){.cols = r->cols, .block = r->block};
+    optim_update(x, u);
+}
+
+static void adamw_any_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
+{
+    if (r->block) adamw8_step(x, r, grad);
+    else if (x->c->moments == MOMENTS_BF16) adamw16_step(x, r, grad);
+    else adamw_step(x, r, grad);
 }
 
 /* ---- sgd ---- */
@@ -153,39 +132,36 @@ static int sgd_arrays(const struct optim_config *c, enum param_group group, stru
 static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
-    flat_update(x->stream, &(struct update_args){
-                               .kind = UPDATE_SGD,
-                               .n = r->n,
-                               .at = {[SGD_MASTER] = {r->master, DT_F32},
-                                      [SGD_M] = {r->array[0], DT_F32},
-                                      [SGD_GRAD] = {(void *)(uintptr_t)grad, DT_F32},
-                                      [SGD_PARAM] = {r->copy, x->s->dtype}},
-                               .f = {[SGD_LR] = optim_rate(x, r->group),
-                                     [SGD_MOMENTUM] = (float)c->momentum,
-                                     [SGD_DECAY] = r->decay ? (float)c->weight_decay : 0,
-                                     [SGD_SCALE] = x->scale},
-                               .flag = c->nesterov,
-                           });
+    optim_update(x, (struct update_args){
+                        .kind = UPDATE_SGD,
+                        .n = r->n,
+                        .at = {[SGD_MASTER] = f32(r->master),
+                               [SGD_M] = f32(r->array[0]),
+                               [SGD_GRAD] = f32(grad),
+                               [SGD_PARAM] = {r->copy, x->s->dtype}},
+                        .f = {[SGD_MOMENTUM] = (float)c->momentum, [SGD_DECAY] = r->decay ? (float)c->weight_decay : 0},
+                        .g = {[BY_RATE] = optim_rate(x, r->group)},
+                        .flag = c->nesterov,
+                    });
 }
 
 /* ---- lion ---- */
 static void lion_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
-    float lr = optim_rate(x, r->group);
-    flat_update(x->stream, &(struct update_args){
-                               .kind = UPDATE_LION,
-                               .n = r->n,
-                               .at = {[LION_MASTER] = {r->master, DT_F32},
-                                      [LION_M] = {r->array[0], DT_F32},
-                                      [LION_GRAD] = {(void *)(uintptr_t)grad, DT_F32},
-                                      [LION_PARAM] = {r->copy, x->s->dtype}},
-                               .f = {[LION_LR] = lr,
-                                     [LION_BETA1] = (float)c->beta1,
-                                     [LION_BETA2] = (float)c->beta2,
-                                     [LION_DECAY] = r->decay ? -lr * (float)c->weight_decay : 0,
-                                     [LION_SCALE] = x->scale},
-                           });
+    optim_update(x, (struct update_args){
+                        .kind = UPDATE_LION,
+                        .n = r->n,
+                        .at = {[LION_MASTER] = f32(r->master),
+                               [LION_M] = f32(r->array[0]),
+                               [LION_GRAD] = f32(grad),
+                               [LION_PARAM] = {r->copy, x->s->dtype}},
+                        .f = {[LION_BETA1] = (float)c->beta1,
+                              [LION_BETA2] = (float)c->beta2,
+                              [LION_DECAY] = (float)c->weight_decay},
+                        .g = {[BY_RATE] = optim_rate(x, r->group)},
+                        .flag = r->decay,
+                    });
 }
 
 /* ---- adafactor ---- */
@@ -202,7 +178,7 @@ static int adafactor_arrays(const struct optim_config *c, enum param_group group
 /* ---- the table ---- */
 /* clang-format off */
 const struct optim_row optim_rows[OPTIM_KINDS] = {
-    [OPTIM_ADAMW] = {"adamw", adamw_arrays, {"betas", "eps", NULL}, adamw_check, false, adamw_step},
+    [OPTIM_ADAMW] = {"adamw", adamw_arrays, {"betas", "eps", NULL}, adamw_check, false, adamw_any_step},
     [OPTIM_SGD] = {"sgd", sgd_arrays, {"momentum", "nesterov", NULL}, NULL, false, sgd_step},
     [OPTIM_LION] = {"lion", first_moments, {"betas", NULL}, NULL, false, lion_step},
     [OPTIM_MUON] = {"muon", first_moments, {"muon.momentum", "muon.nesterov", NULL}, NULL, true, NULL},

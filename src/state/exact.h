@@ -13,7 +13,7 @@
  *
  * Cost, beside a reduction per step: log2(runs) whole gradients in fp32, and N pieces of the largest parameter while
  * ranks are summed; as many bytes on the wire as a reduce-scatter; no overlap with backward from four ranks up.
- * Loss and gradient norm: engine/tally.c, optim/squares.h.
+ * Loss and gradient norm: engine/tally.c, kernel/words.c.
  * Floors 0-2. Order: as stated.
  */
 #ifndef TUTTI_STATE_EXACT_H

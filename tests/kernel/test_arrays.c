@@ -101,7 +101,7 @@ static void test_calls_fit_their_rows(void **state)
         assert_true(kernel_computes(&c));
     }
     for (int op = OP_FIRST_ARRAY; op < OP_FIRST_UPDATE; op++) /* what counts after QUANTISE: test_quantise.c */
-        if (op != OP_ROUNDED && op != OP_ROUNDED_PARTS && !(seen >> (op - OP_FIRST_ARRAY) & 1))
+        if (op != OP_ROUNDED && op != OP_ROUNDED_PARTS && op != OP_CLIP && !(seen >> (op - OP_FIRST_ARRAY) & 1))
             fail_msg("%s has no call here", op_row((enum op)op)->name);
 }
 
@@ -232,6 +232,98 @@ static void test_both_tables_say_the_same_of_updates(void **state)
     }
 }
 
+/* ---- by a step's words ---- */
+static void test_clipping(void **state)
+{
+    (void)state;
+    struct kernel_table t;
+    struct err e;
+    const double most[] = {0, 0.5, 100}, times[] = {1, 1024};
+    assert_int_equal(kernel_table_init(&t, "auto", 1, false, &e), OK);
+    for (int i = 0; i < 12; i++) {
+        const double m = most[i % 3], k = times[i / 3 % 2], norm = 5;
+        double words[STEP_WORDS] = {[WORD_TIMES] = k}, squares = norm * k * norm * k;
+        int64_t exact[FLAT_SQUARES_WORDS] = {0};
+        float each[25];
+        for (int j = 0; j < 25; j++) each[j] = (float)k;
+        struct view v = i < 6 ? flat_view(&squares, DT_F64, 1) : flat_view(exact, DT_I64, FLAT_SQUARES_WORDS);
+        struct stream here = kernel_here(NULL);
+        struct kernel_call sum = exact_squares_call(exact, each, 25), c = clip_call(words, m, &v);
+        struct view out[KERNEL_MAX_OUT];
+        sum.stream = c.stream = &here;
+        kernel_run(&t, &sum);
+        kernel_run(&t, &c);
+        assert_null(op_row(OP_CLIP)->infer(&c.at, 2, c.in, out));
+        assert_true(words[WORD_NORM] == norm);
+        double want = m > 0 && m < norm ? m / (norm + 1e-6) / k : 1 / k;
+        assert_true(words[WORD_SCALE] == (double)(float)want && words[WORD_SCALE] == (double)step_scale(norm, m, k));
+        c.in[1].n[0]++;
+        assert_non_null(op_row(OP_CLIP)->infer(&c.at, 2, c.in, out));
+    }
+}
+
+/* What words make of an update where it runs is what they make of it before. */
+static void test_words_are_read_where_it_runs(void **state)
+{
+    (void)state;
+    enum { EACH = 96, WIDE = 8 * EACH };
+    struct kernel_table t[2];
+    struct err e;
+    double words[STEP_WORDS] = {[WORD_LR] = 0.013, [WORD_MADE] = 6, [WORD_SCALE] = (double)0.37f};
+    int n = 0;
+    assert_int_equal(kernel_table_init(&t[0], "ref", 1, false, &e), OK);
+    assert_int_equal(kernel_table_init(&t[1], "auto", 1, false, &e), OK);
+    for (int kind = 0; kind < UPDATE_KINDS; kind++)
+        for (int flag = 0; flag < 2; flag++)
+            for (int k = 0; k < 4; k++) { /* tables by ways */
+                static char want[UPDATE_OPERANDS][WIDE], room[UPDATE_OPERANDS][WIDE];
+                const struct update_row *row = &update_rows[kind];
+                char(*at)[WIDE] = k ? room : want;
+                struct update_args a = {.kind = (enum update_kind)kind, .n = EACH, .by_words = true, .flag = flag};
+                a.blocks = (struct update_blocks){8, 4, 120};
+                a.chance = (struct update_chance){1, 2, 0, 8, 0, 8};
+                for (int i = 0; i < UPDATE_FACTORS; i++) a.f[i] = 0.5f + 0.01f * (float)i;
+                for (int i = 0; i < UPDATE_NUMBERS; i++) a.g[i] = 0.75 + 0.03 * i;
+                for (int i = 0; i < row->n; i++) {
+                    bool wide = row->at[i].count == UPDATE_ONE || row->at[i].count == UPDATE_TWO ||
+                                row->at[i].count == UPDATE_ROW_PAIR || kind == UPDATE_FACTOR_SUMS ||
+                                (kind == UPDATE_FACTOR_KEEP && i == FACTOR_KEEP_SUMS);
+                    bool half = (kind == UPDATE_ADAMW16 && (i == ADAMW16_M || i == ADAMW16_V)) ||
+                                kind == UPDATE_BLEND || (kind == UPDATE_APPLY && i == APPLY_O) ||
+                                (kind == UPDATE_ROUND && i == ROUND_TO) || (kind == UPDATE_UNIT && i == UNIT_TO);
+                    bool codes = kind == UPDATE_ADAMW8 && (i == ADAMW8_M || i == ADAMW8_V);
+                    if (kind == UPDATE_FACTOR_SUMS && i == FACTOR_SUMS_GRAD) wide = false;
+                    enum dtype type = wide    ? DT_F64
+                                      : half  ? DT_BF16
+                                      : codes ? (i == ADAMW8_V && flag ? DT_F16 : DT_U8)
+                                              : DT_F32;
+                    a.at[i] = (struct update_operand){at[i], type};
+                    memset(at[i], 0, WIDE);
+                    for (int j = 0; j < EACH; j++) {
+                        float x = 0.25f + (float)((j * 7 + i) % 19) * 0.125f;
+                        if (type == DT_F32) ((float *)(void *)at[i])[j] = x;
+                        if (type == DT_F64) ((double *)(void *)at[i])[j] = (double)x;
+                        if (type == DT_BF16) ((bf16 *)(void *)at[i])[j] = bf16_from_f32(x);
+                        if (type == DT_U8) at[i][j] = (char)(j % 100);
+                        if (type == DT_F16) ((uint16_t *)(void *)at[i])[j] = (uint16_t)(j * 11);
+                    }
+                }
+                if (k % 2) a.words = words;
+                else update_by(&a, words);
+                struct kernel_call c = update_call(&a);
+                struct stream here = kernel_here(NULL);
+                struct view out[KERNEL_MAX_OUT];
+                c.stream = &here;
+                assert_int_equal(c.n_in, op_row(c.op)->min_in + k % 2);
+                const char *why = op_row(c.op)->infer(&c.at, c.n_in, c.in, out);
+                if (why) fail_msg("%s: %s", row->name, why);
+                kernel_run(&t[k / 2], &c);
+                if (k && memcmp(want, room, sizeof want)) fail_msg("%s, flag %d, way %d", row->name, flag, k);
+                n += k && row->scale >= 0;
+            }
+    assert_int_equal(n, 8 * 2 * 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +331,8 @@ int main(void)
         cmocka_unit_test(test_both_chains_give_the_same_bits),
         cmocka_unit_test(test_what_does_not_fit_is_refused),
         cmocka_unit_test(test_both_tables_say_the_same_of_updates),
+        cmocka_unit_test(test_clipping),
+        cmocka_unit_test(test_words_are_read_where_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

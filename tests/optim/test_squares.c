@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kernel/flat_ops.h"
-#include "optim/squares.h"
 
 enum { N = 300007 };
 

@@ -30,7 +30,7 @@ static inline int count(struct comm *world, void *arg, struct err *e)
                      &report); /* and the update, that a step without a trained token leaves out */
     balance_step(at.engine);
     recipes_end(at.engine);
-    executor_update(at.engine, 0, 0, 0, 0);
+    executor_update(at.engine, 0, 0, 0);
     rc = engine_status(at.engine, e);
     if (!rc && at.ranks.rank == 0) {
         memcpy(x->bytes, at.dev->ledger.at_peak, sizeof x->bytes);

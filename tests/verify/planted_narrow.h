@@ -198,21 +198,16 @@ void __wrap_codec_encode(struct stream *s, const struct codec_args *a)
 }
 
 /* ---- optimizers ---- */
-/* Which operand the weights' decay is a factor of. */
-static int decay_of(enum update_kind k)
+static bool steps(enum update_kind k)
 {
-    return k == UPDATE_ADAMW16 || k == UPDATE_ADAMW8 ? ADAMW16_DECAY
-           : k == UPDATE_FACTOR_APPLY                ? FACTOR_APPLY_DECAY
-           : k == UPDATE_APPLY                       ? APPLY_DECAY
-                                                     : -1;
+    return k == UPDATE_ADAMW16 || k == UPDATE_ADAMW8 || k == UPDATE_FACTOR_APPLY || k == UPDATE_APPLY;
 }
 
-static int step_of(enum update_kind k)
+static void decay_twice(struct update_args *u)
 {
-    return k == UPDATE_ADAMW16 || k == UPDATE_ADAMW8 ? ADAMW16_STEP
-           : k == UPDATE_FACTOR_APPLY                ? FACTOR_APPLY_LR
-           : k == UPDATE_APPLY                       ? APPLY_STEP
-                                                     : -1;
+    if (u->kind == UPDATE_ADAMW16 || u->kind == UPDATE_ADAMW8) u->f[ADAMW16_DECAY] *= 2;
+    if (u->kind == UPDATE_FACTOR_APPLY) u->f[FACTOR_APPLY_DECAY] *= 2;
+    if (u->kind == UPDATE_APPLY) u->g[BY_DECAY] *= 2;
 }
 
 static void rotate_scales(const struct update_args *u, int operand)
@@ -235,11 +230,11 @@ static void replace(struct update_args *u)
     }
     if (me != 1) return;
     if (is(SHIFTED) && u->kind == UPDATE_ADAMW8 && u->n % (2 * u->blocks.cols) == 0) u->blocks.cols *= 2;
-    if (is(DECAYED_TWICE) && decay_of(u->kind) >= 0) u->f[decay_of(u->kind)] *= 2;
-    if (is(SHORT) && step_of(u->kind) >= 0) u->f[step_of(u->kind)] *= 0.9f;
+    if (is(DECAYED_TWICE)) decay_twice(u);
+    if (is(SHORT) && steps(u->kind)) u->g[BY_RATE] *= 0.9;
     if (is(FORGETS) && (u->kind == UPDATE_ADAMW8 || u->kind == UPDATE_ADAMW16)) u->f[ADAMW16_BETA1] = 0.8f;
     if (is(MOMENTUM_OTHER) && u->kind == UPDATE_MOMENTUM) u->f[MOMENTUM_MU] = 0.5f;
-    if (is(SIZE_ALONE) && u->kind == UPDATE_APPLY) u->f[APPLY_STEP] *= 0.7f;
+    if (is(SIZE_ALONE) && u->kind == UPDATE_APPLY) u->g[BY_SIZE] *= 0.7;
     if (is(EXCHANGED) && u->kind == UPDATE_FACTOR_APPLY && u->blocks.whole == 36 * 36) {
         struct update_operand rows = at[FACTOR_APPLY_ROWS];
         at[FACTOR_APPLY_ROWS] = at[FACTOR_APPLY_COLS];

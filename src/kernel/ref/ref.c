@@ -5,6 +5,7 @@
 
 #include "kernel/exponent_bins.h"
 #include "kernel/rounded.h"
+#include "kernel/words.h"
 
 struct row_job {
     const struct kernel_call *c;
@@ -134,6 +135,7 @@ const struct kernel_family kernel_family_ref = {
         [OP_ROUNDED] = {[KERNEL_FWD] = {.run = rounded_count}},
         [OP_ROUNDED_PARTS] = {[KERNEL_FWD] = {.run = rounded_count}},
         [OP_EXPONENTS] = {[KERNEL_FWD] = {.run = exponents_add}},
+        [OP_CLIP] = {[KERNEL_FWD] = {.run = clip_words}},
         ARRAY_OPS(ARRAY) /* whole arrays */
     },
 };
