@@ -319,6 +319,18 @@ int engine_new_paper(struct engine **out, const struct engine_config *c, struct 
 /* Not a worker, whose servers do it. */
 static bool steps(const struct engine *g) { return g->cfg.training && !g->cfg.n_servers; }
 
+/* After all buffers: their addresses stay. */
+static void write_updates(struct engine *g)
+{
+    if (!optim_lowers(&g->store)) return;
+    g->update = xcalloc(to_size(g->store.units.n) + 1, sizeof *g->update);
+    for (int u = 0; u < g->store.units.n; u++) {
+        const struct unit *x = &g->store.units.unit[u];
+        g->update[u] = optim_lower(&g->store, &g->cfg.optim, &g->kernels, x->first, x->n);
+    }
+    optim_bind(g->update_slot, &g->store, &g->words);
+}
+
 static int make_tools(struct engine *g, struct err *e)
 {
     const struct adafactor_groups groups = {g->cfg.shard, g->cfg.expert, g->cfg.axis[AXIS_TP]};
@@ -356,6 +368,7 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     if (!rc) rc = reference_new(g, e);
     if (!rc) rc = make_snapshot(g, e);
     if (!rc) bind(g);
+    if (!rc && steps(g)) write_updates(g);
     return finish(out, rc);
 }
 
@@ -401,6 +414,8 @@ void engine_free(struct engine *g)
     fallback_free(g);
     exponents_free(g);
     away_run_fini(&g->putting_away);
+    for (int u = 0; g->update && u < g->store.units.n; u++) program_free(g->update[u]);
+    xfree(g->update);
     muon_free(g->tools.muon);
     adafactor_free(g->tools.adafactor);
     staging_free(g->tools.staging);

@@ -230,7 +230,17 @@ static void update_unit(struct running *r, const struct step *x)
 {
     struct engine *g = r->g;
     const struct unit *u = &g->store.units.unit[x->unit];
-    optim_step_some(&g->store, g->stream, &g->cfg.optim, &g->tools, g->words.p, u->first, u->n);
+    if (!g->update) {
+        optim_step_some(&g->store, g->stream, &g->cfg.optim, &g->tools, g->words.p, u->first, u->n);
+        return;
+    }
+    optim_step_tools(&g->store, g->stream, &g->cfg.optim, &g->tools, g->words.p, u->first, u->n);
+    if (g->dev->counts_only) return;
+    program_run(g->update[x->unit], PHASE_F,
+                &(struct program_args){.stream = g->stream,
+                                       .step = r->info,
+                                       .slot = g->update_slot,
+                                       .place = &g->place.program});
 }
 
 static void run_step(struct running *r, const struct step *x, const char *text)

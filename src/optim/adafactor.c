@@ -126,7 +126,7 @@ static void each_part(struct adafactor *x, const struct optim_call *call, int fi
         q.r.n = left < most ? left : most;
         q.row = p->lo[0] + q.r.at / q.cols;
         q.col = is_matrix(p) ? p->lo[1] : 0;
-        q.grad = optim_widen(x->s, x->st, q.r.grad, q.r.n, &m);
+        q.grad = optim_widen(call, i, q.r.grad, q.r.n, &m);
         optim_master_begin(call, &q.r);
         f(x, call, &q, first, i);
         optim_advance(call, &q.r, q.r.n);
@@ -160,16 +160,15 @@ static void enqueue_sums(struct adafactor *x, const struct part *q, double *rows
                                              .blocks = {.cols = q->cols}});
 }
 
-static void enqueue_keep(struct adafactor *x, const struct optim_call *call, float *f, double *sums, int64_t n,
-                         int64_t of)
+static void enqueue_keep(const struct optim_call *call, int i, float *f, double *sums, int64_t n, int64_t of)
 {
-    (void)x;
-    optim_update(call, (struct update_args){.kind = UPDATE_FACTOR_KEEP,
-                                            .n = n,
-                                            .at = {[FACTOR_KEEP_TO] = {f, DT_F32}, [FACTOR_KEEP_SUMS] = {sums, DT_F64}},
-                                            .f = {[FACTOR_KEEP_EPS] = (float)eps_square},
-                                            .g = {[BY_DECAY_RATE] = call->c->decay_rate},
-                                            .blocks = {.whole = of}});
+    optim_update(call, i,
+                 (struct update_args){.kind = UPDATE_FACTOR_KEEP,
+                                      .n = n,
+                                      .at = {[FACTOR_KEEP_TO] = {f, DT_F32}, [FACTOR_KEEP_SUMS] = {sums, DT_F64}},
+                                      .f = {[FACTOR_KEEP_EPS] = (float)eps_square},
+                                      .g = {[BY_DECAY_RATE] = call->c->decay_rate},
+                                      .blocks = {.whole = of}});
 }
 
 /* Of a matrix the sums, of a vector its second moments at once. */
@@ -184,7 +183,7 @@ static void take_sums(struct adafactor *x, const struct optim_call *call, const 
     }
     stream_zero(x->st, x->each.p, to_size(q->r.n) * sizeof(double));
     enqueue_sums(x, q, x->each.p, x->column.p);
-    enqueue_keep(x, call, (float *)(void *)q->r.array[0], x->each.p, q->r.n, 1);
+    enqueue_keep(call, i, (float *)(void *)q->r.array[0], x->each.p, q->r.n, 1);
 }
 
 static void keep_factors(struct adafactor *x, const struct optim_call *call, int i)
@@ -193,8 +192,8 @@ static void keep_factors(struct adafactor *x, const struct optim_call *call, int
     int which = call->which[p->group][0];
     float *f = array_at(&x->s->array[which], store_held(x->s, i, which).at);
     double *sums = sums_of(x, i);
-    enqueue_keep(x, call, f, sums, p->n[0], p->n[1]);
-    enqueue_keep(x, call, f + p->n[0], sums + p->n[0], p->n[1], p->n[0]);
+    enqueue_keep(call, i, f, sums, p->n[0], p->n[1]);
+    enqueue_keep(call, i, f + p->n[0], sums + p->n[0], p->n[1], p->n[0]);
 }
 
 static void take_mean(struct adafactor *x, const struct optim_call *call, int i)
@@ -213,16 +212,17 @@ static void take_mean(struct adafactor *x, const struct optim_call *call, int i)
 static void take_size(struct adafactor *x, const struct optim_call *call, const struct part *q, int first, int i)
 {
     struct factors f = factors_of(x, call, q, i);
-    optim_update(call, (struct update_args){.kind = UPDATE_FACTOR_SIZE,
-                                            .n = q->r.n,
-                                            .at = {[FACTOR_SIZE_TO] = {sizes_of(x, first, i), DT_F64},
-                                                   [FACTOR_SIZE_EACH] = {x->each.p, DT_F64},
-                                                   [FACTOR_SIZE_ROWS] = {f.row, DT_F32},
-                                                   [FACTOR_SIZE_COLS] = {f.col, DT_F32},
-                                                   [FACTOR_SIZE_MEAN] = {f.mean, DT_F64},
-                                                   [FACTOR_SIZE_GRAD] = {(void *)(uintptr_t)q->grad, DT_F32},
-                                                   [FACTOR_SIZE_MASTER] = {q->r.master, DT_F32}},
-                                            .blocks = {.cols = q->cols}});
+    optim_update(call, i,
+                 (struct update_args){.kind = UPDATE_FACTOR_SIZE,
+                                      .n = q->r.n,
+                                      .at = {[FACTOR_SIZE_TO] = {sizes_of(x, first, i), DT_F64},
+                                             [FACTOR_SIZE_EACH] = {x->each.p, DT_F64},
+                                             [FACTOR_SIZE_ROWS] = {f.row, DT_F32},
+                                             [FACTOR_SIZE_COLS] = {f.col, DT_F32},
+                                             [FACTOR_SIZE_MEAN] = {f.mean, DT_F64},
+                                             [FACTOR_SIZE_GRAD] = {(void *)(uintptr_t)q->grad, DT_F32},
+                                             [FACTOR_SIZE_MASTER] = {q->r.master, DT_F32}},
+                                      .blocks = {.cols = q->cols}});
 }
 
 static void apply(struct adafactor *x, const struct optim_call *call, const struct part *q, int first, int i)
@@ -230,21 +230,22 @@ static void apply(struct adafactor *x, const struct optim_call *call, const stru
     const struct param *p = &x->s->table->p[i];
     const struct optim_config *c = call->c;
     struct factors f = factors_of(x, call, q, i);
-    optim_update(call, (struct update_args){.kind = UPDATE_FACTOR_APPLY,
-                                            .n = q->r.n,
-                                            .at = {[FACTOR_APPLY_MASTER] = {q->r.master, DT_F32},
-                                                   [FACTOR_APPLY_ROWS] = {f.row, DT_F32},
-                                                   [FACTOR_APPLY_COLS] = {f.col, DT_F32},
-                                                   [FACTOR_APPLY_MEAN] = {f.mean, DT_F64},
-                                                   [FACTOR_APPLY_SIZE] = {sizes_of(x, first, i), DT_F64},
-                                                   [FACTOR_APPLY_GRAD] = {(void *)(uintptr_t)q->grad, DT_F32},
-                                                   [FACTOR_APPLY_PARAM] = {q->r.copy, x->s->dtype}},
-                                            .g = {[BY_RATE] = optim_rate(call, p->group)},
-                                            .f = {[FACTOR_APPLY_DECAY] = p->decay ? (float)c->weight_decay : 0,
-                                                  [FACTOR_APPLY_CLIP] = (float)c->update_clip,
-                                                  [FACTOR_APPLY_LEAST] = (float)eps_size},
-                                            .blocks = {.cols = q->cols, .whole = p->numel},
-                                            .flag = c->relative});
+    optim_update(call, i,
+                 (struct update_args){.kind = UPDATE_FACTOR_APPLY,
+                                      .n = q->r.n,
+                                      .at = {[FACTOR_APPLY_MASTER] = {q->r.master, DT_F32},
+                                             [FACTOR_APPLY_ROWS] = {f.row, DT_F32},
+                                             [FACTOR_APPLY_COLS] = {f.col, DT_F32},
+                                             [FACTOR_APPLY_MEAN] = {f.mean, DT_F64},
+                                             [FACTOR_APPLY_SIZE] = {sizes_of(x, first, i), DT_F64},
+                                             [FACTOR_APPLY_GRAD] = {(void *)(uintptr_t)q->grad, DT_F32},
+                                             [FACTOR_APPLY_PARAM] = {q->r.copy, x->s->dtype}},
+                                      .g = {[BY_RATE] = optim_rate(call, p->group)},
+                                      .f = {[FACTOR_APPLY_DECAY] = p->decay ? (float)c->weight_decay : 0,
+                                            [FACTOR_APPLY_CLIP] = (float)c->update_clip,
+                                            [FACTOR_APPLY_LEAST] = (float)eps_size},
+                                      .blocks = {.cols = q->cols, .whole = p->numel},
+                                      .flag = c->relative});
     optim_master_end(call, &q->r);
 }
 

@@ -378,14 +378,15 @@ static void blend_momentum(const struct optim_call *call, struct optim_stretch r
 {
     const struct store *s = call->s;
     for (int64_t left = r.n, m; left > 0; left -= m) {
-        const float *grad = optim_widen(s, call->stream, r.grad, left, &m);
-        optim_update(call, (struct update_args){.kind = UPDATE_MOMENTUM,
-                                                .n = m,
-                                                .at = {[MOMENTUM_M] = {r.array[0], DT_F32},
-                                                       [MOMENTUM_GRAD] = {(void *)(uintptr_t)grad, DT_F32},
-                                                       [MOMENTUM_U] = {u, DT_F32}},
-                                                .f = {[MOMENTUM_MU] = (float)call->c->muon_momentum},
-                                                .flag = call->c->muon_nesterov});
+        const float *grad = optim_widen(call, r.param, r.grad, left, &m);
+        optim_update(call, r.param,
+                     (struct update_args){.kind = UPDATE_MOMENTUM,
+                                          .n = m,
+                                          .at = {[MOMENTUM_M] = {r.array[0], DT_F32},
+                                                 [MOMENTUM_GRAD] = {(void *)(uintptr_t)grad, DT_F32},
+                                                 [MOMENTUM_U] = {u, DT_F32}},
+                                          .f = {[MOMENTUM_MU] = (float)call->c->muon_momentum},
+                                          .flag = call->c->muon_nesterov});
         r.array[0] += to_size(m) * sizeof(float);
         r.grad += to_size(m) * dtype_bytes(s->grad_dtype);
         u += m;
@@ -396,15 +397,16 @@ static void apply_some(const struct optim_call *call, const struct optim_stretch
                        const bf16 *o)
 {
     double size = 0.2 * sqrt((double)(p->n[0] > p->n[1] ? p->n[0] : p->n[1]));
-    optim_update(call, (struct update_args){.kind = UPDATE_APPLY,
-                                            .n = r->n,
-                                            .at = {[APPLY_MASTER] = {r->master, DT_F32},
-                                                   [APPLY_O] = {(void *)(uintptr_t)o, DT_BF16},
-                                                   [APPLY_PARAM] = {r->copy, call->s->dtype}},
-                                            .g = {[BY_RATE] = optim_rate(call, r->group),
-                                                  [BY_SIZE] = size,
-                                                  [BY_DECAY] = call->c->weight_decay},
-                                            .flag = r->decay});
+    optim_update(call, r->param,
+                 (struct update_args){.kind = UPDATE_APPLY,
+                                      .n = r->n,
+                                      .at = {[APPLY_MASTER] = {r->master, DT_F32},
+                                             [APPLY_O] = {(void *)(uintptr_t)o, DT_BF16},
+                                             [APPLY_PARAM] = {r->copy, call->s->dtype}},
+                                      .g = {[BY_RATE] = optim_rate(call, r->group),
+                                            [BY_SIZE] = size,
+                                            [BY_DECAY] = call->c->weight_decay},
+                                      .flag = r->decay});
 }
 
 static void apply(const struct optim_call *call, struct optim_stretch r, const struct param *p, const bf16 *o)

@@ -14,12 +14,13 @@
 
 void optim_sum_squares(const struct store *s, struct stream *st, double *sum)
 {
+    const struct optim_call x = {.s = s, .stream = st};
     if (st->dev->counts_only) return;
     for (int i = 0; i < s->table->n; i++) {
         int64_t n = s->table->p[i].counted && !s->table->p[i].frozen ? s->units.piece[i].n : 0;
         const char *g = store_piece_grad(s, i);
         for (int64_t at = 0, m; at < n; at += m) { /* all at once where nothing has to be widened */
-            const float *wide = optim_widen(s, st, g + to_size(at) * dtype_bytes(s->grad_dtype), n - at, &m);
+            const float *wide = optim_widen(&x, i, g + to_size(at) * dtype_bytes(s->grad_dtype), n - at, &m);
             flat_sum_squares(st, wide, m, sum);
         }
     }
@@ -32,12 +33,19 @@ void optim_exact_squares(const struct store *s, struct stream *st, int64_t *word
             flat_squares(st, store_piece_grad(s, i), s->units.piece[i].n, word);
 }
 
-const float *optim_widen(const struct store *s, struct stream *st, const void *grad, int64_t n, int64_t *m)
+void optim_emit(const struct optim_call *x, int param, struct kernel_call c)
 {
+    if (x->emit) x->emit(x->emit_ctx, &x->s->table->p[param], &c);
+    else kernel_enqueue(x->stream, &c);
+}
+
+const float *optim_widen(const struct optim_call *x, int param, const void *grad, int64_t n, int64_t *m)
+{
+    const struct store *s = x->s;
     *m = n;
     if (s->grad_dtype == DT_F32) return grad;
     if (*m > STORE_WIDEN) *m = STORE_WIDEN;
-    flat_cast(st, s->widen.p, DT_F32, grad, s->grad_dtype, *m);
+    optim_emit(x, param, cast_call(s->widen.p, DT_F32, grad, s->grad_dtype, *m));
     return s->widen.p;
 }
 
@@ -92,7 +100,7 @@ void optim_master_begin(const struct optim_call *x, struct optim_stretch *r)
     const struct store *s = x->s;
     if (!r->weights) return;
     r->master = s->wide_master.p;
-    flat_cast(x->stream, r->master, DT_F32, r->weights, s->dtype, r->n);
+    optim_emit(x, r->param, cast_call(r->master, DT_F32, r->weights, s->dtype, r->n));
 }
 
 /* Past m elements. */
@@ -115,7 +123,7 @@ void optim_master_end(const struct optim_call *x, const struct optim_stretch *r)
     const struct param *p = &s->table->p[r->param];
     if (!r->weights) return;
     if (x->c->nearest) {
-        flat_cast(x->stream, r->weights, s->dtype, r->master, DT_F32, r->n);
+        optim_emit(x, r->param, cast_call(r->weights, s->dtype, r->master, DT_F32, r->n));
         return;
     }
     int64_t inner = p->nd > 1 ? p->numel / p->n[0] : 1; /* of a row of the whole */
@@ -130,7 +138,7 @@ void optim_master_end(const struct optim_call *x, const struct optim_stretch *r)
                                        .cols = cols,
                                        .first = p->lo[0] * inner + (p->nd > 1 && cols != inner ? p->lo[1] : 0),
                                        .wide = p->nd > 1 ? inner : cols}};
-    optim_update(x, a);
+    optim_update(x, r->param, a);
 }
 
 static void update_stretch(const struct optim_call *x, struct optim_stretch r)
@@ -141,7 +149,7 @@ static void update_stretch(const struct optim_call *x, struct optim_stretch r)
         int64_t most = r.weights && left > STORE_WIDEN ? STORE_WIDEN : left;
         if (r.block && (r.weights || s->grad_dtype != DT_F32) && left > STORE_WIDEN)
             most = STORE_WIDEN / r.cols * r.cols;
-        const float *grad = optim_widen(s, x->stream, r.grad, most, &m);
+        const float *grad = optim_widen(x, r.param, r.grad, most, &m);
         r.n = m;
         optim_master_begin(x, &r);
         row->step(x, &r, grad);
@@ -156,11 +164,12 @@ static void update_average(const struct optim_call *x, int which, int i)
     const struct array *ema = &x->s->array[which], *master = store_array(x->s, STORE_MASTER);
     struct array_span to = store_held(x->s, i, which), of = store_held(x->s, i, STORE_MASTER);
     if (!to.n) return;
-    flat_update(x->stream, &(struct update_args){.kind = UPDATE_AVERAGE,
-                                                 .n = to.n,
-                                                 .at = {[AVERAGE_TO] = {array_at(ema, to.at), DT_F32},
-                                                        [AVERAGE_OF] = {array_at(master, of.at), master->row.dtype}},
-                                                 .f = {[AVERAGE_KEEP] = (float)x->c->ema}});
+    const struct update_args a = {.kind = UPDATE_AVERAGE,
+                                  .n = to.n,
+                                  .at = {[AVERAGE_TO] = {array_at(ema, to.at), DT_F32},
+                                         [AVERAGE_OF] = {array_at(master, of.at), master->row.dtype}},
+                                  .f = {[AVERAGE_KEEP] = (float)x->c->ema}};
+    optim_emit(x, i, update_call(&a));
 }
 
 static bool by_element(const struct optim_call *x, int i)
@@ -187,29 +196,41 @@ static void step_elements(const struct optim_call *x, struct staging *staging, i
     if (staging) staging_finish(staging, x, update_stretch);
 }
 
-static void step_some(struct optim_call *x, const struct optim_tools *tools, int first, int n)
+void optim_step_elements(struct optim_call *x, struct staging *staging, int first, int n)
+{
+    find_arrays(x);
+    step_elements(x, staging, first, n);
+    for (int i = first; x->c->ema > 0 && i < first + n; i++) update_average(x, store_find(x->s, "ema"), i);
+}
+
+static void step_tools(struct optim_call *x, const struct optim_tools *tools, int first, int n)
 {
     find_arrays(x);
     if (tools && tools->muon) muon_step(tools->muon, x, first, n); /* what travels is counted where nothing runs */
     if (tools && tools->adafactor) adafactor_step(tools->adafactor, x, first, n);
-    if (x->stream->dev->counts_only) return;
-    step_elements(x, tools ? tools->staging : NULL, first, n);
-    for (int i = first; x->c->ema > 0 && i < first + n; i++) update_average(x, store_find(x->s, "ema"), i);
 }
 
-void optim_update(const struct optim_call *x, struct update_args a)
+void optim_update(const struct optim_call *x, int param, struct update_args a)
 {
     a.by_words = true;
     a.words = x->words;
     if (!x->words) update_by(&a, x->own);
-    flat_update(x->stream, &a);
+    optim_emit(x, param, update_call(&a));
+}
+
+void optim_step_tools(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
+                      const double *words, int first, int n)
+{
+    struct optim_call x = {.s = s, .stream = st, .c = c, .words = words};
+    step_tools(&x, tools, first, n);
 }
 
 void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
                      const double *words, int first, int n)
 {
     struct optim_call x = {.s = s, .stream = st, .c = c, .words = words};
-    step_some(&x, tools, first, n);
+    step_tools(&x, tools, first, n);
+    if (!st->dev->counts_only) optim_step_elements(&x, tools ? tools->staging : NULL, first, n);
 }
 
 void optim_step(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
@@ -217,5 +238,6 @@ void optim_step(struct store *s, struct stream *st, const struct optim_config *c
 {
     struct optim_call x = {.s = s, .stream = st, .c = c, .own = {[WORD_LR] = lr, [WORD_MADE] = (double)step}};
     x.own[WORD_SCALE] = (double)step_scale(grad_norm, c->clip, s->grad_times);
-    step_some(&x, tools, 0, s->table->n);
+    step_tools(&x, tools, 0, s->table->n);
+    if (!st->dev->counts_only) optim_step_elements(&x, tools ? tools->staging : NULL, 0, s->table->n);
 }

@@ -84,6 +84,9 @@ struct optim_call { /* what all stretches of a step share */
     const struct store *s;
     struct stream *stream;
     const struct optim_config *c;
+    /* Takes what would be enqueued; NULL: it is (lower.h). */
+    void (*emit)(void *ctx, const struct param *p, struct kernel_call *c);
+    void *emit_ctx;
     const double *words; /* the step's, on the device (kernel/words.h); NULL: these, the caller's */
     double own[STEP_WORDS];
     int n_arrays[PARAM_GROUPS];
@@ -122,8 +125,9 @@ void optim_master_begin(const struct optim_call *x, struct optim_stretch *r);
 void optim_master_end(const struct optim_call *x, const struct optim_stretch *r);
 /* r begins m elements later. */
 void optim_advance(const struct optim_call *x, struct optim_stretch *r, int64_t m);
-/* Enqueues an update that goes by the step's words. */
-void optim_update(const struct optim_call *x, struct update_args a);
+/* Enqueues (emits) a call that is about parameter `param`; an update that goes by the step's words. */
+void optim_emit(const struct optim_call *x, int param, struct kernel_call c);
+void optim_update(const struct optim_call *x, int param, struct update_args a);
 /* A group's part of the learning rate; what this rank steps of a parameter. */
 double optim_rate(const struct optim_call *x, enum param_group group);
 struct optim_stretch optim_stretch_of(const struct optim_call *x, int param);
@@ -148,17 +152,21 @@ void optim_sum_squares(const struct store *s, struct stream *st, double *sum);
 /* The same without any rounding, to FLAT_SQUARES_WORDS words on the device (squares.h); gradients in fp32. */
 void optim_exact_squares(const struct store *s, struct stream *st, int64_t *word);
 /* The first elements of gradients `grad`, at most n, in fp32; *m: how many. Overwritten by the next call. */
-const float *optim_widen(const struct store *s, struct stream *st, const void *grad, int64_t n, int64_t *m);
+const float *optim_widen(const struct optim_call *x, int param, const void *grad, int64_t n, int64_t *m);
 /* What some optimizers have beside arrays, of this store and config; NULL where they are nobody's. */
 struct optim_tools {
     struct muon *muon;           /* muon.h */
     struct adafactor *adafactor; /* adafactor.h */
     struct staging *staging;     /* staging.h */
 };
-/* One update of parameters [first, first + n), whole units, by a step's words on the device. tools NULL: none. Local,
- * but Collective over the groups of the tools. */
+/* Of an update of parameters [first, first + n), whole units, by a step's words on the device: what tools step; all.
+ * tools NULL: none. Local, but Collective over the groups of the tools. */
+void optim_step_tools(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
+                      const double *words, int first, int n);
 void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
                      const double *words, int first, int n);
+/* The rest of an update: what is stepped element by element, through staging where that is given, then averages. */
+void optim_step_elements(struct optim_call *x, struct staging *staging, int first, int n);
 /* Of all, by words of the caller's; step from 0; grad_norm, the global L2 norm of the gradients, decides clipping. */
 void optim_step(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
                 double lr, int64_t step, double grad_norm);

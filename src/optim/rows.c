@@ -58,20 +58,21 @@ static void adamw_step(const struct optim_call *x, const struct optim_stretch *r
 {
     const struct optim_config *c = x->c;
     const float decay = r->decay ? (float)c->weight_decay : 0;
-    optim_update(x, (struct update_args){
-                        .kind = UPDATE_ADAMW,
-                        .n = r->n,
-                        .at = {[ADAMW_MASTER] = f32(r->master),
-                               [ADAMW_M] = f32(r->array[0]),
-                               [ADAMW_V] = f32(r->array[1]),
-                               [ADAMW_GRAD] = f32(grad),
-                               [ADAMW_PARAM] = {r->copy, x->s->dtype}},
-                        .f = {[ADAMW_BETA1] = (float)c->beta1,
-                              [ADAMW_BETA2] = (float)c->beta2,
-                              [ADAMW_EPS] = (float)c->eps,
-                              [ADAMW_DECAY] = decay},
-                        .g = {[BY_RATE] = optim_rate(x, r->group), [BY_BETA1] = c->beta1, [BY_BETA2] = c->beta2},
-                    });
+    optim_update(x, r->param,
+                 (struct update_args){
+                     .kind = UPDATE_ADAMW,
+                     .n = r->n,
+                     .at = {[ADAMW_MASTER] = f32(r->master),
+                            [ADAMW_M] = f32(r->array[0]),
+                            [ADAMW_V] = f32(r->array[1]),
+                            [ADAMW_GRAD] = f32(grad),
+                            [ADAMW_PARAM] = {r->copy, x->s->dtype}},
+                     .f = {[ADAMW_BETA1] = (float)c->beta1,
+                           [ADAMW_BETA2] = (float)c->beta2,
+                           [ADAMW_EPS] = (float)c->eps,
+                           [ADAMW_DECAY] = decay},
+                     .g = {[BY_RATE] = optim_rate(x, r->group), [BY_BETA1] = c->beta1, [BY_BETA2] = c->beta2},
+                 });
 }
 
 /* Moments of fewer bits. */
@@ -97,7 +98,7 @@ static void adamw16_step(const struct optim_call *x, const struct optim_stretch 
     u.at[ADAMW16_V] = (struct update_operand){r->array[1], DT_BF16};
     u.at[ADAMW16_GRAD] = f32(grad);
     u.at[ADAMW16_PARAM] = (struct update_operand){r->copy, x->s->dtype};
-    optim_update(x, u);
+    optim_update(x, r->param, u);
 }
 
 static void adamw8_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
@@ -113,7 +114,7 @@ static void adamw8_step(const struct optim_call *x, const struct optim_stretch *
     u.at[ADAMW8_PARAM] = (struct update_operand){r->copy, x->s->dtype};
     u.flag = fp8;
     u.blocks = (struct update_blocks){.cols = r->cols, .block = r->block};
-    optim_update(x, u);
+    optim_update(x, r->param, u);
 }
 
 static void adamw_any_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
@@ -132,36 +133,38 @@ static int sgd_arrays(const struct optim_config *c, enum param_group group, stru
 static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
-    optim_update(x, (struct update_args){
-                        .kind = UPDATE_SGD,
-                        .n = r->n,
-                        .at = {[SGD_MASTER] = f32(r->master),
-                               [SGD_M] = f32(r->array[0]),
-                               [SGD_GRAD] = f32(grad),
-                               [SGD_PARAM] = {r->copy, x->s->dtype}},
-                        .f = {[SGD_MOMENTUM] = (float)c->momentum, [SGD_DECAY] = r->decay ? (float)c->weight_decay : 0},
-                        .g = {[BY_RATE] = optim_rate(x, r->group)},
-                        .flag = c->nesterov,
-                    });
+    optim_update(x, r->param,
+                 (struct update_args){
+                     .kind = UPDATE_SGD,
+                     .n = r->n,
+                     .at = {[SGD_MASTER] = f32(r->master),
+                            [SGD_M] = f32(r->array[0]),
+                            [SGD_GRAD] = f32(grad),
+                            [SGD_PARAM] = {r->copy, x->s->dtype}},
+                     .f = {[SGD_MOMENTUM] = (float)c->momentum, [SGD_DECAY] = r->decay ? (float)c->weight_decay : 0},
+                     .g = {[BY_RATE] = optim_rate(x, r->group)},
+                     .flag = c->nesterov,
+                 });
 }
 
 /* ---- lion ---- */
 static void lion_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
-    optim_update(x, (struct update_args){
-                        .kind = UPDATE_LION,
-                        .n = r->n,
-                        .at = {[LION_MASTER] = f32(r->master),
-                               [LION_M] = f32(r->array[0]),
-                               [LION_GRAD] = f32(grad),
-                               [LION_PARAM] = {r->copy, x->s->dtype}},
-                        .f = {[LION_BETA1] = (float)c->beta1,
-                              [LION_BETA2] = (float)c->beta2,
-                              [LION_DECAY] = (float)c->weight_decay},
-                        .g = {[BY_RATE] = optim_rate(x, r->group)},
-                        .flag = r->decay,
-                    });
+    optim_update(x, r->param,
+                 (struct update_args){
+                     .kind = UPDATE_LION,
+                     .n = r->n,
+                     .at = {[LION_MASTER] = f32(r->master),
+                            [LION_M] = f32(r->array[0]),
+                            [LION_GRAD] = f32(grad),
+                            [LION_PARAM] = {r->copy, x->s->dtype}},
+                     .f = {[LION_BETA1] = (float)c->beta1,
+                           [LION_BETA2] = (float)c->beta2,
+                           [LION_DECAY] = (float)c->weight_decay},
+                     .g = {[BY_RATE] = optim_rate(x, r->group)},
+                     .flag = r->decay,
+                 });
 }
 
 /* ---- adafactor ---- */
