@@ -13,7 +13,7 @@
 
 #include "device/device.h"
 #include "nn/model.h"
-#include "optim/lower.h"
+#include "optim/update_program.h"
 #include "optim/optim.h"
 #include "parallel/run.h"
 #include "engine/cut.h"
@@ -205,7 +205,7 @@ struct engine {
     struct exponents exponents;
     struct exchange exchange;
     struct optim_tools tools; /* of optimizers that have any */
-    struct program **update;  /* [units] what of an update is rows (optim/lower.h); NULL: it is stepped by calls */
+    struct program **update;  /* [units] what of an update is rows (optim/update_program.h); NULL: it is stepped by calls */
     void *update_slot[OPTIM_SLOTS];
     struct reference_weights reference;
     struct copies copies; /* parameters that other stages hold too */

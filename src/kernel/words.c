@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The norm, and what gradients are multiplied by. Exact squares are added from the smallest power of two to the largest,
- * so that nothing small is lost beside something large. */
+/* The norm, and what gradients are multiplied by. Exact squares are added from the smallest power of two to the
+ * largest, so that nothing small is lost beside something large. */
 #include "kernel/words.h"
 
 #include <math.h>

@@ -84,7 +84,7 @@ struct optim_call { /* what all stretches of a step share */
     const struct store *s;
     struct stream *stream;
     const struct optim_config *c;
-    /* Takes what would be enqueued; NULL: it is (lower.h). */
+    /* Takes what would be enqueued; NULL: it is (update_program.h). */
     void (*emit)(void *ctx, const struct param *p, struct kernel_call *c);
     void *emit_ctx;
     const double *words; /* the step's, on the device (kernel/words.h); NULL: these, the caller's */
@@ -149,7 +149,7 @@ double lr_at(const struct lr_config *c, int64_t step);
 /* Enqueues: adds to *sum, on the device, the squares of the gradients in this rank's pieces; over all ranks of dp_shard
  * it is the squared norm. */
 void optim_sum_squares(const struct store *s, struct stream *st, double *sum);
-/* The same without any rounding, to FLAT_SQUARES_WORDS words on the device (squares.h); gradients in fp32. */
+/* The same without any rounding, to FLAT_SQUARES_WORDS words on the device (kernel/flat.h); gradients in fp32. */
 void optim_exact_squares(const struct store *s, struct stream *st, int64_t *word);
 /* The first elements of gradients `grad`, at most n, in fp32; *m: how many. Overwritten by the next call. */
 const float *optim_widen(const struct optim_call *x, int param, const void *grad, int64_t n, int64_t *m);

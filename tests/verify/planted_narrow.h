@@ -246,9 +246,8 @@ static void replace(struct update_args *u)
     }
 }
 
-void __real_flat_update(struct stream *s, const struct update_args *u);
-void __wrap_flat_update(struct stream *s, const struct update_args *u);
-void __wrap_flat_update(struct stream *s, const struct update_args *u)
+void __real_kernel_enqueue(struct stream *s, struct kernel_call *c);
+static void enqueue_other(struct stream *s, const struct update_args *u)
 {
     bool still = is(STILL) && me == 1 && (u->kind == UPDATE_ADAMW8 || u->kind == UPDATE_ADAMW16);
     size_t v = still ? to_size(u->n) * dtype_bytes(u->at[ADAMW16_V].t) : 0,
@@ -258,10 +257,22 @@ void __wrap_flat_update(struct stream *s, const struct update_args *u)
     if (scales) memcpy(was + v, u->at[ADAMW8_V_SCALE].p, scales);
     struct update_args other = *u;
     replace(&other);
-    __real_flat_update(s, &other);
+    struct kernel_call c = update_call(&other);
+    __real_kernel_enqueue(s, &c);
     if (v && times++ >= 24) memcpy(u->at[ADAMW16_V].p, was, v);
     if (v && scales && times >= 24) memcpy(u->at[ADAMW8_V_SCALE].p, was + v, scales);
     xfree(was);
+}
+
+void __wrap_kernel_enqueue(struct stream *s, struct kernel_call *c);
+void __wrap_kernel_enqueue(struct stream *s, struct kernel_call *c)
+{
+    if (c->op < OP_FIRST_UPDATE) {
+        __real_kernel_enqueue(s, c);
+        return;
+    }
+    const struct update_args u = update_of(c);
+    enqueue_other(s, &u);
 }
 
 void __real_route_run_begin(struct route_run *x, const char *what);

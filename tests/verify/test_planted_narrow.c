@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suite: long sanitizers */
 /* suite: touches */
-/* suite: wraps trial_run trainer_run site_open save_resume codec_decode codec_encode flat_update route_run_begin */
+/* suite: wraps trial_run trainer_run site_open save_resume codec_decode codec_encode kernel_enqueue route_run_begin */
 /* suite: wraps route_run_end comm_all_reduce feed_info preference_pair policy_advantages policy_token */
 /* What tutti verify sees where bounds are wide: under codecs, moments of few bits, Adafactor, recipes in 8 bits, Muon
  * in them, and losses of answers that cancel. The config's own layout of two ranks is all that runs, so that no other

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A copy of the store whose buffers begin at addresses that nothing has, 2^44 apart: whoever walks it (optim.c, rows.c)
  * makes calls over them, and each operand's address is a slot and an offset. */
-#include "optim/lower.h"
+#include "optim/update_program.h"
 
 #include <string.h>
 

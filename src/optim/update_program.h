@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lower.h: the update of a unit as a program: rows over the store's arrays and a step's words, written once and enqueued
- * at every step. Of what is stepped element by element, and of averages; what travels (Muon, Adafactor) and arrays that
- * wait elsewhere (staging.h) is stepped by calls as before.
+/* update_program.h: an update program: a unit's update as rows over the store's arrays and a step's words, written once
+ * and enqueued at every step. Of what is stepped element by element, and of averages; what travels (Muon, Adafactor)
+ * and arrays that wait elsewhere (staging.h) are stepped by calls.
  *
  * Written from the same functions that enqueue: their arrays have addresses that say which array and how far into it.
  * Floors 0-3. Order: Local. */
-#ifndef TUTTI_OPTIM_LOWER_H
-#define TUTTI_OPTIM_LOWER_H
+#ifndef TUTTI_OPTIM_UPDATE_PROGRAM_H
+#define TUTTI_OPTIM_UPDATE_PROGRAM_H
 
 #include "optim/optim.h"
 #include "program/program.h"
