@@ -205,7 +205,7 @@ struct engine {
     struct exponents exponents;
     struct exchange exchange;
     struct optim_tools tools; /* of optimizers that have any */
-    struct program **update;  /* [units] what of an update is rows (optim/update_program.h); NULL: it is stepped by calls */
+    struct program **update;  /* [units] what of an update is rows; NULL: it is stepped by calls */
     void *update_slot[OPTIM_SLOTS];
     struct reference_weights reference;
     struct copies copies; /* parameters that other stages hold too */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* words.h: step words: a few numbers on the device by which updates go, so that none waits for the host. The host writes
- * the rate, how many updates were made and what gradients are a multiple of; the norm and what follows from it are
- * written where gradients are. Includes: kernel.h. Order: Local. */
+/* words.h: step words: a few numbers on the device by which updates go, so that none waits for the host. The host
+ * writes the rate, how many updates were made and what gradients are a multiple of; the norm and what follows from it
+ * are written where gradients are. Includes: kernel.h. Order: Local. */
 #ifndef TUTTI_KERNEL_WORDS_H
 #define TUTTI_KERNEL_WORDS_H
 
