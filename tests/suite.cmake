@@ -17,7 +17,7 @@
 #   threads              ThreadSanitizer, though its room is not one of those that use threads
 #   long WORD ...        only with scripts/test.sh --all where a sanitizer watches, which takes minutes for it: threads (ThreadSanitizer learns
 #                        nothing more from it: its threads are watched in others of its room), addresses (shorter ones walk the same memory),
-#                        sanitizers (either: it compares the numbers of more layouts), late and running (its copies on these devices)
+#                        sanitizers (either: it compares the numbers of more layouts), late, running and bare (its copies on these devices)
 #   whole NAME ...       its copy on these devices runs only with scripts/test.sh --all
 #   unwatched WORD       no sanitizer (sanitizers: what documents say is the program's output without another path in it, rates are the normal
 #                        build's, a model becomes right in as long as it takes), or not that of threads (threads: one rank, one thread, or
@@ -71,7 +71,7 @@ function(tutti_suite_long out device)
   set(${out} OFF PARENT_SCOPE)
   if((TUTTI_SANITIZE AND "sanitizers" IN_LIST SUITE_long) OR (TUTTI_SANITIZE MATCHES "thread" AND "threads" IN_LIST SUITE_long) OR
      (TUTTI_SANITIZE MATCHES "address" AND "addresses" IN_LIST SUITE_long) OR
-     (TUTTI_SANITIZE AND device STREQUAL "late" AND "late" IN_LIST SUITE_long))
+     (TUTTI_SANITIZE AND device AND device IN_LIST SUITE_long))
     set(${out} ON PARENT_SCOPE)
   endif()
 endfunction()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suite: devices late running */
-/* suite: long late running */
+/* suite: long late */
 /* The engine as a whole: what must not change the result (threads, microbatches, a second run), that models learn,
  * that decoding with a cache says what the full forward pass says, and that a NaN is found where it arose. */
 #include "toy.h"

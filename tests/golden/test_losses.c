@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suite: devices late running bare */
 /* suite: wraps tile_rate_registers exp expf log logf pow tanh sin cos sincos */
-/* suite: long late running */
+/* suite: long late running bare */
 /* Golden losses: 20 steps of each row of layouts.h leave exactly the numbers of losses.txt: every loss and gradient
  * norm, the first step's gradients, values and moments at the end, an evaluation, and in every fourth row what a
  * checkpoint brings back. Plain loops (run.kernels=ref) and functions of our own instead of libm's (own_math.h) make
