@@ -28,7 +28,8 @@ static void run_note(struct stream *s, void *arg)
 {
     struct note *x = arg;
     (void)s;
-    x->log[atomic_fetch_add(x->n, 1)] = x->c;
+    x->log[atomic_load(x->n)] = x->c; /* there is one thread of the device's */
+    atomic_fetch_add(x->n, 1);
 }
 
 static void note(struct stream *s, atomic_int *n, char *log, char c)
