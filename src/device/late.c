@@ -676,7 +676,7 @@ static void find_stack(struct late *l)
     pthread_attr_destroy(&a);
 }
 
-static int late_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *fn, void *ctx, struct err *e)
+int device_late_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *fn, void *ctx, struct err *e)
 {
     int rc = cpu_new(d, n_threads, true, e);
     if (rc) return rc;
@@ -689,14 +689,9 @@ static int late_new(struct device **d, int n_threads, uint64_t seed, late_report
     return OK;
 }
 
-int device_late_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *fn, void *ctx, struct err *e)
-{
-    return late_new(d, n_threads, seed, fn, ctx, e);
-}
-
 int device_running_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *fn, void *ctx, struct err *e)
 {
-    int rc = late_new(d, n_threads, seed, fn, ctx, e);
+    int rc = device_late_new(d, n_threads, seed, fn, ctx, e);
     if (rc) return rc;
     struct late *l = (*d)->own;
     (*d)->ops = &running_ops;

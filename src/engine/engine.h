@@ -13,8 +13,8 @@
 
 #include "device/device.h"
 #include "nn/model.h"
-#include "optim/update_program.h"
 #include "optim/optim.h"
+#include "optim/update_program.h"
 #include "parallel/run.h"
 #include "engine/cut.h"
 #include "engine/exponents.h"

@@ -319,10 +319,10 @@ int engine_new_paper(struct engine **out, const struct engine_config *c, struct 
 /* Not a worker, whose servers do it. */
 static bool steps(const struct engine *g) { return g->cfg.training && !g->cfg.n_servers; }
 
-/* After all buffers: their addresses stay. */
+/* After all buffers: their addresses stay. On paper nothing would run them. */
 static void write_updates(struct engine *g)
 {
-    if (!optim_lowers(&g->store)) return;
+    if (g->dev->counts_only || !optim_lowers(&g->store)) return;
     g->update = xcalloc(to_size(g->store.units.n) + 1, sizeof *g->update);
     for (int u = 0; u < g->store.units.n; u++) {
         const struct unit *x = &g->store.units.unit[u];

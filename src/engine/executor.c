@@ -235,7 +235,6 @@ static void update_unit(struct running *r, const struct step *x)
         return;
     }
     optim_step_tools(&g->store, g->stream, &g->cfg.optim, &g->tools, g->words.p, u->first, u->n);
-    if (g->dev->counts_only) return;
     program_run(g->update[x->unit], PHASE_F,
                 &(struct program_args){.stream = g->stream,
                                        .step = r->info,

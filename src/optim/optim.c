@@ -210,6 +210,12 @@ static void step_tools(struct optim_call *x, const struct optim_tools *tools, in
     if (tools && tools->adafactor) adafactor_step(tools->adafactor, x, first, n);
 }
 
+static void step_all(struct optim_call *x, const struct optim_tools *tools, int first, int n)
+{
+    step_tools(x, tools, first, n);
+    if (!x->stream->dev->counts_only) optim_step_elements(x, tools ? tools->staging : NULL, first, n);
+}
+
 void optim_update(const struct optim_call *x, int param, struct update_args a)
 {
     a.by_words = true;
@@ -229,8 +235,7 @@ void optim_step_some(struct store *s, struct stream *st, const struct optim_conf
                      const double *words, int first, int n)
 {
     struct optim_call x = {.s = s, .stream = st, .c = c, .words = words};
-    step_tools(&x, tools, first, n);
-    if (!st->dev->counts_only) optim_step_elements(&x, tools ? tools->staging : NULL, first, n);
+    step_all(&x, tools, first, n);
 }
 
 void optim_step(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
@@ -238,6 +243,5 @@ void optim_step(struct store *s, struct stream *st, const struct optim_config *c
 {
     struct optim_call x = {.s = s, .stream = st, .c = c, .own = {[WORD_LR] = lr, [WORD_MADE] = (double)step}};
     x.own[WORD_SCALE] = (double)step_scale(grad_norm, c->clip, s->grad_times);
-    step_tools(&x, tools, 0, s->table->n);
-    if (!st->dev->counts_only) optim_step_elements(&x, tools ? tools->staging : NULL, 0, s->table->n);
+    step_all(&x, tools, 0, s->table->n);
 }
