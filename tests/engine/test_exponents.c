@@ -191,9 +191,33 @@ static void test_experts(void **state)
     arena_free(a);
 }
 
+/* Each count is of its step. */
+static void test_each_count_begins_anew(void **state)
+{
+    (void)state;
+    struct arena *a = arena_new();
+    struct job j = {0};
+    struct site at;
+    struct err e = {0};
+    struct engine_report report;
+    int64_t n[2][CLASS_N];
+    j.tokens = machine_toy(&j.c, a, "batch.global=4 batch.micro=2 run.exponents_every=1", 1);
+    if (site_open(&at, &(struct site_config){.config = &j.c, .kind = SITE_WORKS}, &e)) fail_msg("%s", e.text);
+    engine_init(at.engine);
+    struct engine_batch b = machine_part(&j.c, j.tokens, at.ranks.part);
+    for (int s = 0; s < 2; s++) {
+        engine_step(at.engine, &b, s, 1e-2, &report);
+        for (int k = 0; k < CLASS_N; k++) n[s][k] = sum(at.engine->exponents.bins[k]);
+    }
+    for (int k = 0; k < CLASS_N; k++) assert_true(n[0][k] > 0 && n[0][k] == n[1][k]);
+    site_close(&at);
+    xfree(j.tokens);
+    arena_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bins), cmocka_unit_test(test_layouts),
-                                       cmocka_unit_test(test_experts)};
+                                       cmocka_unit_test(test_each_count_begins_anew), cmocka_unit_test(test_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -403,10 +403,43 @@ static void test_fallen(void **state)
     }
 }
 
+/* A look counts the numbers of its step, not those of the looks before. */
+static void test_each_look_begins_anew(void **state)
+{
+    (void)state;
+    struct arena *a = arena_new();
+    struct job j = {0};
+    struct site at;
+    struct err e = {0};
+    struct engine_report report;
+    double elements[2] = {0};
+    j.tokens =
+        machine_toy(&j.c, a,
+                    "batch.global=4 batch.micro=2 model.layers=3 precision.recipe=fp8-current precision.telemetry=1",
+                    1);
+    if (site_open(&at, &(struct site_config){.config = &j.c, .kind = SITE_WORKS}, &e)) fail_msg("%s", e.text);
+    engine_init(at.engine);
+    struct engine_batch b = machine_part(&j.c, j.tokens, at.ranks.part);
+    for (int s = 0; s < 2; s++) {
+        engine_step(at.engine, &b, s, 1e-2, &report);
+        for (int i = 0; i < at.engine->params.n * RECIPE_OPERANDS; i++)
+            elements[s] += at.engine->telemetry.counts[i].elements;
+    }
+    if (!(elements[0] > 0 && elements[0] == elements[1]))
+        fail_msg("%.0f elements, then %.0f", elements[0], elements[1]);
+    site_close(&at);
+    xfree(j.tokens);
+    arena_free(a);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recount),  cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_layouts),  cmocka_unit_test(test_experts),
-                                       cmocka_unit_test(test_fallback), cmocka_unit_test(test_fallen)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recount),
+                                       cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_layouts),
+                                       cmocka_unit_test(test_experts),
+                                       cmocka_unit_test(test_fallback),
+                                       cmocka_unit_test(test_fallen),
+                                       cmocka_unit_test(test_each_look_begins_anew)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
