@@ -262,7 +262,19 @@ static void test_clipping(void **state)
     }
 }
 
-/* What words make of an update where it runs is what they make of it before. */
+/* A gradient that is so many times what it was, or sums of its squares. */
+static void times(const struct update_args *a, float k, int64_t n)
+{
+    const struct update_row *row = &update_rows[a->kind];
+    for (int i = 0; i < row->n; i++)
+        for (int64_t j = 0; j < n; j++) {
+            if (!strcmp(row->at[i].name, "gradient")) ((float *)a->at[i].p)[j] *= k;
+            if (a->kind == UPDATE_FACTOR_KEEP && i == FACTOR_KEEP_SUMS) ((double *)a->at[i].p)[j] *= (double)(k * k);
+        }
+}
+
+/* What words make of an update where it runs is what they make of it before; and where gradients are four times as
+ * large and the scale a fourth, the result is the same. */
 static void test_words_are_read_where_it_runs(void **state)
 {
     (void)state;
@@ -275,7 +287,8 @@ static void test_words_are_read_where_it_runs(void **state)
     assert_int_equal(kernel_table_init(&t[1], "auto", 1, false, &e), OK);
     for (int kind = 0; kind < UPDATE_KINDS; kind++)
         for (int flag = 0; flag < 2; flag++)
-            for (int k = 0; k < 4; k++) { /* tables by ways */
+            for (int k = 0; k < 5; k++) { /* tables by ways; once scaled */
+                if (k == 4 && kind == UPDATE_FACTOR_SUMS) continue;
                 static char want[UPDATE_OPERANDS][WIDE], room[UPDATE_OPERANDS][WIDE];
                 const struct update_row *row = &update_rows[kind];
                 char(*at)[WIDE] = k ? room : want;
@@ -308,8 +321,11 @@ static void test_words_are_read_where_it_runs(void **state)
                         if (type == DT_F16) ((uint16_t *)(void *)at[i])[j] = (uint16_t)(j * 11);
                     }
                 }
+                double scaled[STEP_WORDS];
+                memcpy(scaled, words, sizeof scaled);
+                if (k == 4) scaled[WORD_SCALE] /= 4, times(&a, 4, EACH);
                 if (k % 2) a.words = words;
-                else update_by(&a, words);
+                else update_by(&a, scaled);
                 struct kernel_call c = update_call(&a);
                 struct stream here = kernel_here(NULL);
                 struct view out[KERNEL_MAX_OUT];
@@ -317,11 +333,12 @@ static void test_words_are_read_where_it_runs(void **state)
                 assert_int_equal(c.n_in, op_row(c.op)->min_in + k % 2);
                 const char *why = op_row(c.op)->infer(&c.at, c.n_in, c.in, out);
                 if (why) fail_msg("%s: %s", row->name, why);
-                kernel_run(&t[k / 2], &c);
+                kernel_run(&t[k > 1], &c);
+                if (k == 4) times(&a, 0.25f, EACH);
                 if (k && memcmp(want, room, sizeof want)) fail_msg("%s, flag %d, way %d", row->name, flag, k);
                 n += k && row->scale >= 0;
             }
-    assert_int_equal(n, 8 * 2 * 3);
+    assert_int_equal(n, 8 * 2 * 4);
 }
 
 int main(void)
