@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suite: wraps engine_new world_new tile_rate_registers */
+/* suite: wraps engine_new world_new tile_rate_registers rank_times_begin rank_times_step */
 /* Who holds up the others: one rank that computes longer is named, one whose link is slow is named, and on a machine
  * that keeps now this rank from its core, now that one, nobody is. First the judgement alone, on made-up times with
  * noise of several kinds over many seeds; then runs as they are, in which the linker puts this file before engine_new
- * (to make one rank's computing longer) and world_new (to make one rank's messages take longer). */
+ * (to make one rank's computing longer), world_new (to make one rank's messages take longer) and the functions that
+ * read what ranks computed (to make it the same for all, where another program on the machine must not be what is
+ * found). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -121,7 +123,9 @@ static void test_links(void **state)
 /* ---- runs ---- */
 static struct {
     int computes, links; /* the slow rank; -1: none */
-} plan = {-1, -1};
+    bool even;           /* ranks computed as long as each other, whatever this machine let them do */
+} plan = {-1, -1, false};
+static _Thread_local struct engine *here; /* this rank's */
 
 int __real_engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
 int __wrap_engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
@@ -143,7 +147,29 @@ int __wrap_engine_new(struct engine **out, const struct engine_config *c, struct
     if (rc || d->counts_only) return rc;
     (*out)->watch = watch;
     (*out)->watch_ctx = *out;
+    here = *out;
     return OK;
+}
+
+void __real_rank_times_begin(struct rank_times *p);
+void __wrap_rank_times_begin(struct rank_times *p);
+int __real_rank_times_step(struct rank_times *p, int64_t step, double step_s, struct rank_times_step *all,
+                           struct rank_times_verdict *verdict, struct str *said, struct err *e);
+int __wrap_rank_times_step(struct rank_times *p, int64_t step, double step_s, struct rank_times_step *all,
+                           struct rank_times_verdict *verdict, struct str *said, struct err *e);
+static _Thread_local double began[ENGINE_SPENT_N];
+
+void __wrap_rank_times_begin(struct rank_times *p)
+{
+    memcpy(began, here->spent_s, sizeof began);
+    __real_rank_times_begin(p);
+}
+
+int __wrap_rank_times_step(struct rank_times *p, int64_t step, double step_s, struct rank_times_step *all,
+                           struct rank_times_verdict *verdict, struct str *said, struct err *e)
+{
+    for (int k = 0; k < ENGINE_SPENT_N && plan.even; k++) here->spent_s[k] = began[k] + 1e-3;
+    return __real_rank_times_step(p, step, step_s, all, verdict, said, e);
 }
 
 struct world *__wrap_world_new(const struct transport_ops *ops, void *shared, struct board *board, int rank, int size,
@@ -206,47 +232,18 @@ static int64_t straggler(const char *dir, char cause[16])
     return rank;
 }
 
-static void test_slow_computing(void **state)
+/* Times of all ranks are there, in order of steps, and a step's parts take no more than the step. */
+static void check_times(const char *dir, int steps, size_t ranks)
 {
-    (void)state;
-    char cause[16] = "";
-    plan.computes = 2;
-    char *dir = train(W + 2, 3);
-    plan.computes = -1;
-    int64_t rank = straggler(dir, cause);
-    if (rank != 2 || strcmp(cause, "compute")) fail_msg("rank %d, %s", (int)rank, cause);
-    scratch_free(dir);
-}
-
-static void test_slow_link(void **state)
-{
-    (void)state;
-    char cause[16] = "";
-    plan.links = 1;
-    char *dir = train(2 * W + 2, 4);
-    plan.links = -1;
-    int64_t rank = straggler(dir, cause);
-    if (rank != 1 || strcmp(cause, "link")) fail_msg("rank %d, %s", (int)rank, cause);
-    scratch_free(dir);
-}
-
-/* Four ranks on what cores there are, and whatever else the machine does: times of all ranks are there, in order, and
- * nobody is named. */
-static void test_nobody(void **state)
-{
-    (void)state;
-    char cause[16] = "";
-    char *dir = train(2 * W + 2, 4);
-    if (straggler(dir, cause) >= 0) fail_msg("an innocent rank is named");
     char *text = metrics_of(dir, "rank-times.jsonl"), *at = text, *end;
-    for (int64_t step = 1; step <= 2 * W + 2; step++, at = end + 1) {
+    for (int64_t step = 1; step <= steps; step++, at = end + 1) {
         struct json *v;
         end = strchr(at, '\n');
         assert_non_null(end);
         assert_int_equal(json_parse(&v, at, (size_t)(end - at), "times", NULL), OK);
         assert_int_equal(json_int(json_get(v, "step"), -1), step);
-        for (int k = 0; k < RANK_TIME_N; k++) assert_int_equal(json_size(json_get(v, rank_times_names[k])), 4);
-        for (size_t r = 0; r < 4; r++) {
+        for (int k = 0; k < RANK_TIME_N; k++) assert_int_equal(json_size(json_get(v, rank_times_names[k])), ranks);
+        for (size_t r = 0; r < ranks; r++) {
             double step_s = json_real(json_at(json_get(v, "step_s"), r), 0), sum = 0;
             for (int k = RANK_TIME_FORWARD; k < RANK_TIME_N; k++)
                 sum += json_real(json_at(json_get(v, rank_times_names[k]), r), 0);
@@ -260,6 +257,45 @@ static void test_nobody(void **state)
     text = metrics_of(dir, "metrics.jsonl");
     assert_non_null(strstr(text, "\"slowest\""));
     xfree(text);
+}
+
+static void test_slow_computing(void **state)
+{
+    (void)state;
+    char cause[16] = "";
+    plan.computes = 2;
+    char *dir = train(W + 2, 3);
+    plan.computes = -1;
+    int64_t rank = straggler(dir, cause);
+    if (rank != 2 || strcmp(cause, "compute")) fail_msg("rank %d, %s", (int)rank, cause);
+    check_times(dir, W + 2, 3);
+    scratch_free(dir);
+}
+
+static void test_slow_link(void **state)
+{
+    (void)state;
+    char cause[16] = "";
+    plan.links = 1;
+    plan.even = true;
+    char *dir = train(2 * W + 2, 4);
+    plan.links = -1;
+    plan.even = false;
+    int64_t rank = straggler(dir, cause);
+    if (rank != 1 || strcmp(cause, "link")) fail_msg("rank %d, %s", (int)rank, cause);
+    scratch_free(dir);
+}
+
+/* Four ranks that compute alike, on what cores there are: none waits for another's computing, and links are as quick as
+ * each other however late their messages are. */
+static void test_nobody(void **state)
+{
+    (void)state;
+    char cause[16] = "";
+    plan.even = true;
+    char *dir = train(2 * W + 2, 4);
+    plan.even = false;
+    if (straggler(dir, cause) >= 0) fail_msg("an innocent rank is named");
     scratch_free(dir);
 }
 
