@@ -272,18 +272,23 @@ static void test_slow_computing(void **state)
     scratch_free(dir);
 }
 
+/* A machine that keeps all ranks from their cores for longer than the link takes hides it: then nobody is named, and it
+ * is tried again. Whoever is named is the one. */
 static void test_slow_link(void **state)
 {
     (void)state;
     char cause[16] = "";
+    int64_t rank = -1;
     plan.links = 1;
     plan.even = true;
-    char *dir = train(2 * W + 2, 4);
+    for (int tries = 0; tries < 12 && rank < 0; tries++) {
+        char *dir = train(2 * W + 2, 4);
+        rank = straggler(dir, cause);
+        scratch_free(dir);
+    }
     plan.links = -1;
     plan.even = false;
-    int64_t rank = straggler(dir, cause);
     if (rank != 1 || strcmp(cause, "link")) fail_msg("rank %d, %s", (int)rank, cause);
-    scratch_free(dir);
 }
 
 /* Four ranks that compute alike, on what cores there are: none waits for another's computing, and links are as quick as
