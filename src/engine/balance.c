@@ -99,9 +99,14 @@ static void move(struct engine *g, int param, const double *load_E)
     xfree(b);
 }
 
+bool balance_moves(const struct engine *g)
+{
+    return g->cfg.model.moe.bias && g->cfg.model.moe.bias_speed != 0 && !g->dev->counts_only;
+}
+
 void balance_step(struct engine *g)
 {
-    if (!g->cfg.model.moe.bias || g->cfg.model.moe.bias_speed == 0 || g->dev->counts_only) return;
+    if (!balance_moves(g)) return;
     for (int l = 0; l < model_blocks(&g->cfg.model); l++) {
         char name[PARAM_NAME];
         snprintf(name, sizeof name, "layers.%d.moe.router.bias", l);

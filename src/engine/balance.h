@@ -18,6 +18,8 @@ size_t balance_bytes(const struct engine_config *c);
 void balance_bind(struct engine *g);
 /* Sums of the step that just ran, over all ranks; fills r's two losses and its rounds. Collective(world). */
 void balance_read(struct engine *g, struct engine_report *r);
+/* Whether biases move by loads. Local. */
+bool balance_moves(const struct engine *g);
 /* Moves the biases held here; before parameters are published. Local. */
 void balance_step(struct engine *g);
 /* Picks of layer's experts in the last step, over all ranks: [experts], or NULL: a layer without experts. */

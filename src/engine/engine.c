@@ -32,7 +32,7 @@ void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engi
     tally_zero(g);
     recipes_begin(g);
     executor_run(g, false, &info, g->watch, g->watch_ctx);
-    tally_read(g, false);
+    tally_read(g);
     step_read_loss(g, n_trained, r);
 }
 

@@ -191,6 +191,7 @@ struct engine {
     struct stream *feeding; /* what brings the batch */
     struct event *fed;      /* the batch is here; */
     struct event *used;     /* and nobody reads it any more */
+    struct event *decided;  /* a step's words say whether it updates (tally.h) */
     struct kernel_table kernels;
     struct par_run collectives;
     struct away_run putting_away; /* what waits in the host's memory; all zero: nothing does */

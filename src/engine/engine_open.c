@@ -288,6 +288,7 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     if (!rc) rc = stream_new(&g->feeding, d, "copies", e);
     if (!rc) rc = event_new(&g->fed, d, e);
     if (!rc) rc = event_new(&g->used, d, e);
+    if (!rc) rc = event_new(&g->decided, d, e);
     if (!rc && c->away.on) rc = away_run_init(&g->putting_away, g->feeding, e);
     if (!rc && c->world) comm_stream_on(c->world, g->stream);
     if (!rc) rc = buffer_new_host(&g->trace_ring, d, MEM_DATA, c->trace_bytes, e);
@@ -427,6 +428,7 @@ void engine_free(struct engine *g)
     if (g->cfg.world && g->stream) comm_stream_off(g->cfg.world, g->stream);
     event_free(g->fed);
     event_free(g->used);
+    event_free(g->decided);
     stream_free(g->feeding);
     stream_free(g->stream);
     xfree(g->written);

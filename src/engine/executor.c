@@ -85,7 +85,9 @@ static void run_unit(struct engine *g, const struct step *x)
         bind_unit(g, x->unit, x->slot, true);
         forget_unit(g, x->unit);
         return;
-    case STEP_PUBLISH: exchange_publish_unit(&g->exchange, x->unit); return;
+    case STEP_PUBLISH:
+        if (tally_goes(g)) exchange_publish_unit(&g->exchange, x->unit);
+        return;
     default: reduce_unit(g, x);
     }
 }

@@ -7,9 +7,11 @@
  *                                       weights, run a microbatch through a stage's program (program/program_run.c: one
  *                                       kernel or message after the other), send to the next stage, reduce a unit's
  *                                       gradients (state/reduce.c)
- *   loss and norm          tally.c      of this rank, then of all
+ *   norm                   tally.c      of all ranks: words on the device (kernel/words.h) by which updates go
+ *   update                 executor.c   the list's last part: optim/, then units are published; where the words say
+ *                                       that a number is not finite, weights stay what they were
+ *   loss                   tally.c      the host waits, reads the words, and adds up the loss of all ranks
  *   loss scale             scale.c      what fp16 makes of a gradient that is not finite
- *   update                 executor.c   the list's last part: optim/, then units are published
  */
 #include "engine/step.h"
 
@@ -87,13 +89,13 @@ static void finish_reductions(struct engine *g)
     copies_sum(&g->copies);
 }
 
-void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r)
+/* From a batch to gradients and the words that updates go by. All of it is on its way; nothing is waited for. */
+static void make_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r)
 {
     CHECK(g->cfg.training, "this engine was built for evaluation");
     *r = (struct engine_report){0};
-    int64_t n_trained;
     double from = clock_now_s();
-    struct step_info info = feed_info(g, b, step, true, &n_trained);
+    struct step_info info = feed_info(g, b, step, true, &r->tokens);
     feed_batch(g, b);
     begin_sums(g);
     part_over(g, TRACE_PART, "count tokens, hand over the batch", step, from);
@@ -101,13 +103,27 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     from = clock_now_s();
     finish_reductions(g);
     from = part_over(g, TRACE_PART, "finish the sums of gradients", step, from);
-    tally_read(g, true);
-    from = part_over(g, TRACE_PART, "loss and norm of this rank", step, from);
-    step_read_loss(g, n_trained, r);
-    from = part_over(g, TRACE_PART, "loss of all ranks", step, from);
-    r->loss_scale = g->store.grad_times = g->scale.now;
-    r->grad_norm = tally_norm(g);
+    g->store.grad_times = g->scale.now;
+    tally_norm_make(g);
     part_over(g, TRACE_PART, "norm of the gradient", step, from);
+}
+
+/* The host waits for the step. */
+static void read_numbers(struct engine *g, int64_t step, struct engine_report *r)
+{
+    double from = clock_now_s();
+    tally_read(g);
+    from = part_over(g, TRACE_PART, "wait for the step's numbers", step, from);
+    step_read_loss(g, r->tokens, r);
+    part_over(g, TRACE_PART, "loss of all ranks", step, from);
+    r->loss_scale = g->scale.now;
+    r->grad_norm = tally_norm(g);
+}
+
+void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r)
+{
+    make_gradients(g, b, step, r);
+    read_numbers(g, step, r);
 }
 
 void engine_leave_out(struct engine *g, struct engine_report *r, enum engine_skip why)
@@ -118,11 +134,13 @@ void engine_leave_out(struct engine *g, struct engine_report *r, enum engine_ski
     r->loss_scale = g->scale.now;
 }
 
-/* Whether the numbers are such that weights may follow from them. *goes_on: whether the run may go on where they are
- * not, which is so while the loss scale can fall (fp16). */
-static bool may_update(struct engine *g, struct engine_report *r, bool *goes_on)
+/* Whether weights followed from the numbers. *goes_on: whether the run may go on where they did not, which is so while
+ * the loss scale can fall (fp16). */
+static bool has_updated(struct engine *g, struct engine_report *r, bool *goes_on)
 {
     bool finite = isfinite(r->loss) && isfinite(r->grad_norm);
+    CHECK(finite == tally_goes(g) || engine_status(g, NULL), "an update of a loss of %g and a norm of %g", r->loss,
+          r->grad_norm);
     *goes_on = finite;
     if (g->cfg.scale.first > 0) {
         r->skip = finite ? SKIP_NONE : isfinite(r->loss) ? SKIP_GRADIENT : SKIP_LOSS;
@@ -132,28 +150,39 @@ static bool may_update(struct engine *g, struct engine_report *r, bool *goes_on)
     return finite;
 }
 
-/* What follows from a step beside its weights: biases of routers, scales of recipes, layers that fall back. */
+/* What follows from a step beside its weights: scales of recipes, layers that fall back. */
 static void decide_from(struct engine *g, int64_t step)
 {
-    balance_step(g);
     recipes_end(g);
     if (!telemetry_due(g, step)) return;
     telemetry_agree(g);
     fallback_decide(g);
 }
 
+/* What the host does between gradients and update, where somebody wants it: routers' biases follow from loads that it
+ * adds up, and are published as other weights are; a witness compares gradients. It waits for the numbers before. */
+static bool host_is_between(const struct engine *g) { return g->before_update || balance_moves(g); }
+
+static void between(struct engine *g, int64_t step, struct engine_report *r)
+{
+    read_numbers(g, step, r);
+    if (g->before_update) g->before_update(g->before_update_ctx);
+    if (tally_goes(g) && !engine_untrained(g, r)) balance_step(g);
+}
+
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
 {
     bool goes_on;
-    engine_gradients(g, b, step, r);
-    if (g->before_update) g->before_update(g->before_update_ctx);
+    make_gradients(g, b, step, r);
+    const bool waits = host_is_between(g);
+    if (waits) between(g, step, r);
+    if (!engine_untrained(g, r)) executor_update(g, step, step - g->left_out, lr);
+    if (!waits) read_numbers(g, step, r);
     if (exponents_due(g, step)) exponents_agree(g);
     if (engine_untrained(g, r)) {
         engine_leave_out(g, r, SKIP_UNTRAINED);
         return true;
     }
-    if (!may_update(g, r, &goes_on)) return goes_on;
-    decide_from(g, step);
-    executor_update(g, step, step - g->left_out, lr);
-    return true;
+    if (has_updated(g, r, &goes_on)) decide_from(g, step);
+    return goes_on;
 }

@@ -25,11 +25,18 @@ static bool apart(const struct engine *g) { return g->cfg.exact_order || g->cfg.
 
 static int at_least_1(int n) { return n > 1 ? n : 1; }
 
+/* Of what the sum of squares is made: f64, or with exact_order i64. A word behind them counts losses that are not
+ * finite. */
+static int64_t squares_words(const struct engine *g)
+{
+    return g->cfg.training && g->cfg.exact_order ? FLAT_SQUARES_WORDS : 1;
+}
+
 int tally_buffers(struct engine *g, struct err *e)
 {
     bool runs = !(g->cfg.n_servers && g->cfg.server >= 0); /* a server has gradients only */
     size_t sets = runs ? (apart(g) ? to_size(g->cfg.n_microbatches) : 1) : 0;
-    size_t norm = g->cfg.training && g->cfg.exact_order ? FLAT_SQUARES_WORDS * sizeof(int64_t) : sizeof(double);
+    size_t norm = to_size(squares_words(g) + 1) * sizeof(double);
     size_t words = g->cfg.training ? STEP_WORDS * sizeof(double) : 0;
     int rc = buffer_new(&g->stat, g->dev, MEM_DATA, sets * width(g) * sizeof(double), e);
     if (!rc) rc = buffer_new(&g->norm, g->dev, MEM_DATA, norm, e);
@@ -47,9 +54,17 @@ static void *told(const struct engine *g, const struct buffer *b)
     return g->told.p ? (char *)g->told.p + at : NULL;
 }
 
-static void fetch(const struct engine *g, const struct buffer *b)
+static void fetch(const struct engine *g, struct stream *st, const struct buffer *b)
 {
-    if (b->bytes && g->told.p) device_to_host(g->stream, told(g, b), b, 0, b->bytes);
+    if (b->bytes && g->told.p) device_to_host(st, told(g, b), b, 0, b->bytes);
+}
+
+/* The words that the host does not know, on the stream of copies: those that it writes for the update are others. */
+static void fetch_decided(const struct engine *g)
+{
+    double *to = told(g, &g->words);
+    size_t from = WORD_NORM * sizeof *to;
+    if (to) device_to_host(g->feeding, to + WORD_NORM, &g->words, from, STEP_WORDS * sizeof *to - from);
 }
 
 /* What the host knows goes from a place of its own for each word, which lasts until the next step's. */
@@ -66,30 +81,37 @@ void tally_update_words(struct engine *g, double lr, int64_t made)
     put_word(g, WORD_MADE, (double)made);
 }
 
-/* Squares of this rank, then of all, then the words that follow: all in the order of the stream. */
-static void make_norm(struct engine *g)
+static void sum_over(struct comm *c, void *p, int64_t n, enum dtype t, const char *what)
 {
-    const struct view squares = {.p = g->norm.p,
-                                 .dtype = g->cfg.exact_order ? DT_I64 : DT_F64,
-                                 .nd = 1,
-                                 .n = {g->cfg.exact_order ? FLAT_SQUARES_WORDS : 1},
-                                 .stride = 1};
-    struct comm *c = g->cfg.model_group;
-    put_word(g, WORD_TIMES, g->scale.now);
-    if (g->cfg.exact_order) optim_exact_squares(&g->store, g->stream, g->norm.p);
-    else optim_sum_squares(&g->store, g->stream, g->norm.p);
-    if (c)
-        comm_wait(c, comm_all_reduce(c, g->norm.p, g->norm.p, squares.n[0], squares.dtype, COMM_SUM, "gradient norm"));
-    struct kernel_call clip = clip_call(g->words.p, g->cfg.optim.clip, &squares);
-    kernel_enqueue(g->stream, &clip);
+    if (c) comm_wait(c, comm_all_reduce(c, p, p, n, t, COMM_SUM, what));
 }
 
-void tally_read(struct engine *g, bool norm)
+void tally_norm_make(struct engine *g)
 {
-    if (norm) make_norm(g);
-    fetch(g, &g->stat);
-    if (g->balance.dev) fetch(g, &g->balance);
-    if (norm) fetch(g, &g->words);
+    const bool exact = g->cfg.exact_order;
+    const int64_t n = squares_words(g), each = (int64_t)width(g);
+    const enum dtype t = exact ? DT_I64 : DT_F64;
+    char *sum = g->norm.p, *count = sum ? sum + to_size(n) * sizeof(double) : NULL;
+    const struct view squares = flat_view(sum, t, n), losses = flat_view(count, t, 1);
+    put_word(g, WORD_TIMES, g->scale.now);
+    if (exact) optim_exact_squares(&g->store, g->stream, g->norm.p);
+    else optim_sum_squares(&g->store, g->stream, g->norm.p);
+    struct kernel_call look =
+        losses_call(count, t, g->stat.p, (int64_t)(g->stat.bytes / sizeof(double)) / each, each);
+    if (g->stat.bytes) kernel_enqueue(g->stream, &look);
+    sum_over(g->cfg.replicate, count, 1, t, "losses that are not finite"); /* squares are the same there */
+    sum_over(g->cfg.model_group, sum, n + 1, t, "gradient norm");
+    struct kernel_call clip = clip_call(g->words.p, g->cfg.optim.clip, &squares, &losses);
+    kernel_enqueue(g->stream, &clip);
+    event_record(g->decided, g->stream); /* updates go on, while the words come here on another stream */
+    event_wait(g->feeding, g->decided);
+    fetch_decided(g);
+}
+
+void tally_read(struct engine *g)
+{
+    fetch(g, g->stream, &g->stat);
+    if (g->balance.dev) fetch(g, g->stream, &g->balance);
     stream_sync(g->stream);
 }
 
@@ -99,7 +121,7 @@ double tally_squares(const struct engine *g)
 {
     stream_zero(g->stream, g->norm.p, g->norm.bytes);
     optim_sum_squares(&g->store, g->stream, g->norm.p);
-    fetch(g, &g->norm);
+    fetch(g, g->stream, &g->norm);
     stream_sync(g->stream);
     return g->told.p ? *(const double *)told(g, &g->norm) : 0;
 }
@@ -204,10 +226,23 @@ void tally_tokens(struct engine *g, double *nats)
     over_ranks(g, nats, parts * here * micro * seq);
 }
 
+/* As they came; NULL on the null device. */
+static const double *decided(const struct engine *g)
+{
+    stream_sync(g->feeding);
+    return g->told.p ? told(g, &g->words) : NULL;
+}
+
 double tally_norm(const struct engine *g)
 {
-    const double *words = g->told.p ? told(g, &g->words) : NULL;
+    const double *words = decided(g);
     return words ? words[WORD_NORM] : 0;
+}
+
+bool tally_goes(const struct engine *g)
+{
+    const double *words = decided(g);
+    return !words || words[WORD_GOES] != 0;
 }
 
 void tally_zero(struct engine *g)

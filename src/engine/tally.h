@@ -19,10 +19,12 @@ void *tally_at(const struct engine *g, int microbatch);
 
 /* Enqueues: they begin at zero. Local. */
 void tally_zero(struct engine *g);
-/* Brings what this rank has of a step to the host: loss, routers' load, with `norm` the norm of the gradients, which
- * ranks and their devices make (kernel/words.h). The host waits here and nowhere else in a step, but where the next
- * layer hangs on numbers (parallel/expert.c). With norm Collective(model_group), else Local. */
-void tally_read(struct engine *g, bool norm);
+/* Enqueues the norm of the gradients over all ranks, and whether that and all losses are finite: the words that updates
+ * go by (kernel/words.h). Collective(replicate, model_group). */
+void tally_norm_make(struct engine *g);
+/* Brings what this rank has of a step to the host: loss, routers' load. The host waits here and nowhere else in a step,
+ * but where a message hangs on numbers: tally_goes, parallel/expert.c. Local. */
+void tally_read(struct engine *g);
 /* What it brought of the routers' load; NULL on the null device. Local. */
 const double *tally_balance(const struct engine *g);
 /* Sums over the batch: the loss in nats, the tokens (of pictures: labels) it was summed over, and those of pictures
@@ -38,8 +40,10 @@ struct tally tally_loss(struct engine *g);
 void tally_sequences(struct engine *g, double *nats);
 /* engine_token_nats. */
 void tally_tokens(struct engine *g, double *nats);
-/* Global L2 norm of the gradients, of the loss itself: what tally_read brought. Local. */
+/* Global L2 norm of the gradients, of the loss itself, and whether updates are made of them. They wait for the words, not
+ * for updates. On the null device 0, yes. Local. */
 double tally_norm(const struct engine *g);
+bool tally_goes(const struct engine *g);
 /* Enqueues what the host knows of an update: the rate, and how many were made before. Local. */
 void tally_update_words(struct engine *g, double lr, int64_t made);
 /* The sum of squares of this rank's gradients. Waits. Local. */

@@ -10,6 +10,7 @@
 #include "kernel/flat_ops.h"
 #include "kernel/formats.h"
 #include "kernel/packed_rows.h"
+#include "kernel/words.h"
 
 void SLOT(cast)(const struct kernel_call *c)
 {
@@ -66,16 +67,19 @@ void SLOT(unpack)(const struct kernel_call *c)
 }
 
 /* ---- updates ---- */
-static struct update_args update_now(const struct kernel_call *c)
+/* By the words that it finds. false: they say that nothing changes. */
+static bool update_now(const struct kernel_call *c, struct update_args *u)
 {
-    struct update_args u = update_of(c);
-    if (u.words) update_by(&u, u.words);
-    return u;
+    *u = update_of(c);
+    if (!u->words) return true;
+    update_by(u, u->words);
+    return u->words[WORD_GOES] != 0;
 }
 
 void SLOT(adamw)(const struct kernel_call *c)
 {
-    const struct update_args u = update_now(c);
+    struct update_args u;
+    if (!update_now(c, &u)) return;
     FLAT.adamw(kernel_team(c), &(struct adamw_args){
                                    .n = u.n,
                                    .master = u.at[ADAMW_MASTER].p,
@@ -97,7 +101,8 @@ void SLOT(adamw)(const struct kernel_call *c)
 
 void SLOT(sgd)(const struct kernel_call *c)
 {
-    const struct update_args u = update_now(c);
+    struct update_args u;
+    if (!update_now(c, &u)) return;
     FLAT.sgd(kernel_team(c), &(struct sgd_args){
                                  .n = u.n,
                                  .master = u.at[SGD_MASTER].p,
@@ -115,8 +120,8 @@ void SLOT(sgd)(const struct kernel_call *c)
 
 void SLOT(update)(const struct kernel_call *c)
 {
-    const struct update_args u = update_now(c);
-    FLAT.update(kernel_team(c), &u);
+    struct update_args u;
+    if (update_now(c, &u)) FLAT.update(kernel_team(c), &u);
 }
 
 #endif

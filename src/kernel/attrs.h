@@ -105,7 +105,8 @@ enum op {
     OP_ROUNDED, /* what telemetry counts */
     OP_ROUNDED_PARTS,
     OP_EXPONENTS,
-    OP_CLIP,  /* and what a step decides from them */
+    OP_LOSSES, /* and what a step decides from them */
+    OP_CLIP,
     OP_ADAMW, /* updates, in the order of enum update_kind */
     OP_SGD,
     OP_LION,
@@ -690,8 +691,10 @@ struct grouped_scaled_attrs {
  *                                                        x_RC of type `to` (kernel/packed_rows.h)
  *   ROUNDED         what a QUANTISE read and made        counts_{1,6} f64 += (kernel/rounded.h)
  *   ROUNDED_PARTS   the same of a QUANTISE_PARTS         counts_{E,6} f64 +=
- *   CLIP            words_W f64, squares                 norm and scale among the words (kernel/words.h); squares are
- *                                                        SUM_SQUARES' or EXACT_SQUARES'
+ *   LOSSES          x_RC f64                             n_1 of type `to` += rows that begin with a NaN or Inf
+ *   CLIP            words_W f64, squares, n_1            norm, scale and whether it goes on among the words
+ *                                                        (kernel/words.h); squares are SUM_SQUARES' or EXACT_SQUARES',
+ *                                                        n is LOSSES', of their type
  *   EXPONENTS       x                                    bins i64 += `times` its numbers, by exponent (exponent_bins.h)
  * No tape has them: they are for sums of gradients, norms, what travels, and what is looked at. Forward alone. The same
  * bits for any number of threads; those of ref in every family. */

@@ -127,12 +127,23 @@ const char *infer_exponents(const struct op_attrs *at, int n_in, const struct vi
     return NULL;
 }
 
+const char *infer_losses(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    enum dtype to = at_array(at)->to;
+    (void)n_in;
+    NEED(in[0].nd == 2 && in[0].dtype == DT_F64 && in[0].stride >= in[0].n[1], "losses are the rows of a matrix of f64");
+    NEED(to == DT_F64 || to == DT_I64, "how many are not finite is an f64 or an i64");
+    out[0] = dense1(to, 1);
+    return NULL;
+}
+
 const char *infer_clip(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
 {
     (void)at, (void)n_in, (void)out;
     NEED(is_array(&in[0]) && in[0].dtype == DT_F64 && in[0].n[0] == STEP_WORDS, "a step has so many words");
     NEED((in[1].dtype == DT_F64 && in[1].n[0] == 1) || (in[1].dtype == DT_I64 && in[1].n[0] == FLAT_SQUARES_WORDS),
          "squares are one f64, or exact");
+    NEED(in[2].dtype == in[1].dtype && in[2].n[0] == 1, "losses that are not finite are counted as squares are");
     return NULL;
 }
 

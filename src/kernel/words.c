@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The norm, and what gradients are multiplied by. Exact squares are added from the smallest power of two to the
+/* The norm, what gradients are multiplied by, and whether weights follow from them. Exact squares are added from the smallest power of two to the
  * largest, so that nothing small is lost beside something large. */
 #include "kernel/words.h"
 
@@ -24,21 +24,44 @@ double squares_total(const int64_t word[FLAT_SQUARES_WORDS])
     return sum;
 }
 
-struct kernel_call clip_call(double *words, double most, const struct view *squares)
+struct kernel_call losses_call(void *count, enum dtype t, const double *sums, int64_t rows, int64_t each)
+{
+    struct kernel_call c = {.op = OP_LOSSES, .phase = KERNEL_FWD, .n_in = 1, .n_out = 1};
+    c.at = ATTRS(array, .to = t);
+    c.in[0] = (struct view){
+        .p = (void *)(uintptr_t)sums, .dtype = DT_F64, .nd = 2, .n = {rows, each}, .stride = each};
+    c.out[0] = flat_view(count, t, 1);
+    return c;
+}
+
+void losses_count(const struct kernel_call *c)
+{
+    const double *sums = c->in[0].p;
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->in[0].n[0]; i++) n += !isfinite(sums[i * c->in[0].stride]);
+    if (c->out[0].dtype == DT_I64) *(int64_t *)c->out[0].p += n;
+    else *(double *)c->out[0].p += (double)n;
+}
+
+struct kernel_call clip_call(double *words, double most, const struct view *squares, const struct view *count)
 {
     struct kernel_call c = {.op = OP_CLIP,
                             .phase = KERNEL_FWD,
-                            .n_in = 2,
+                            .n_in = 3,
                             .in = {flat_view(words, DT_F64, STEP_WORDS)}};
     c.at = ATTRS(clip, .most = most);
     c.in[1] = *squares;
+    c.in[2] = *count;
     return c;
 }
 
 void clip_words(const struct kernel_call *c)
 {
     double *w = c->in[0].p;
-    double squares = c->in[1].dtype == DT_I64 ? squares_total(c->in[1].p) : *(const double *)c->in[1].p;
+    bool exact = c->in[1].dtype == DT_I64;
+    double squares = exact ? squares_total(c->in[1].p) : *(const double *)c->in[1].p;
+    bool losses = exact ? *(const int64_t *)c->in[2].p == 0 : *(const double *)c->in[2].p == 0;
     w[WORD_NORM] = sqrt(squares) / w[WORD_TIMES];
     w[WORD_SCALE] = (double)step_scale(w[WORD_NORM], at_clip(&c->at)->most, w[WORD_TIMES]);
+    w[WORD_GOES] = losses && isfinite(w[WORD_NORM]) ? 1 : 0;
 }

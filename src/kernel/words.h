@@ -10,17 +10,21 @@
 enum step_word {
     WORD_TIMES, /* gradients are those of the loss times this: 1, but for a loss scale */
     WORD_LR,    /* before a group's factor */
-    WORD_MADE,  /* updates before this one */
+    WORD_MADE,  /* updates before this one; those behind it are written where gradients are */
     WORD_NORM,  /* of the gradient, over all ranks, of the loss itself */
     WORD_SCALE, /* an fp32: what updates multiply gradients by: clipping, and 1 / WORD_TIMES */
+    WORD_GOES,  /* 1: norm and losses are finite; 0: no update changes anything */
     STEP_WORDS
 };
 
 /* From a norm: clipped to `most` (0: not), with the 1e-6 that the field adds (Pascanu et al. 2013). */
 float step_scale(double norm, double most, double times);
-/* squares: the sum over all ranks, f64[1] of SUM_SQUARES or i64[FLAT_SQUARES_WORDS] of EXACT_SQUARES. Makes WORD_NORM
- * and WORD_SCALE from it and WORD_TIMES. */
-struct kernel_call clip_call(double *words, double most, const struct view *squares);
+/* Adds to a count of type t (f64 or i64) how many of `rows` sums, `each` numbers apart, are not finite. */
+struct kernel_call losses_call(void *count, enum dtype t, const double *sums, int64_t rows, int64_t each);
+void losses_count(const struct kernel_call *c); /* carries it out */
+/* squares: the sum over all ranks, f64[1] of SUM_SQUARES or i64[FLAT_SQUARES_WORDS] of EXACT_SQUARES; count: one of
+ * their type, of all ranks' losses. Makes WORD_NORM, WORD_SCALE and WORD_GOES from them and WORD_TIMES. */
+struct kernel_call clip_call(double *words, double most, const struct view *squares, const struct view *count);
 void clip_words(const struct kernel_call *c); /* carries it out */
 
 #endif

@@ -122,7 +122,7 @@ void optim_master_end(const struct optim_call *x, const struct optim_stretch *r)
     const struct store *s = x->s;
     const struct param *p = &s->table->p[r->param];
     if (!r->weights) return;
-    if (x->c->nearest) {
+    if (x->c->nearest) { /* where nothing changed: what it was */
         optim_emit(x, r->param, cast_call(r->weights, s->dtype, r->master, DT_F32, r->n));
         return;
     }
@@ -169,7 +169,7 @@ static void update_average(const struct optim_call *x, int which, int i)
                                   .at = {[AVERAGE_TO] = {array_at(ema, to.at), DT_F32},
                                          [AVERAGE_OF] = {array_at(master, of.at), master->row.dtype}},
                                   .f = {[AVERAGE_KEEP] = (float)x->c->ema}};
-    optim_emit(x, i, update_call(&a));
+    optim_update(x, i, a);
 }
 
 static bool by_element(const struct optim_call *x, int i)
@@ -241,7 +241,7 @@ void optim_step_some(struct store *s, struct stream *st, const struct optim_conf
 void optim_step(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
                 double lr, int64_t step, double grad_norm)
 {
-    struct optim_call x = {.s = s, .stream = st, .c = c, .own = {[WORD_LR] = lr, [WORD_MADE] = (double)step}};
+    struct optim_call x = {.s = s, .stream = st, .c = c, .own = {[WORD_LR] = lr, [WORD_MADE] = (double)step, [WORD_GOES] = 1}};
     x.own[WORD_SCALE] = (double)step_scale(grad_norm, c->clip, s->grad_times);
     step_all(&x, tools, 0, s->table->n);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suite: long threads */
-/* suite: wraps engine_step skips_write ckpt_save_rank tile_rate_registers */
+/* suite: wraps engine_step skips_write ckpt_save_rank tile_rate_registers signals_open */
 /* A loss that jumps, or is not finite: the run goes back to its newest checkpoint and leaves the batch out, with the
  * bits of a run that was told by hand to leave it out, in memory or on disk, and also when it is killed between the
  * decision and what follows from it. The linker puts this file before the step (--wrap), where it makes losses. */
@@ -13,6 +13,7 @@
 #include "runs.h"
 #include "told_rate.h"
 #include "keep/skips.h"
+#include "train/signals.h"
 #include "sanitized.h"
 
 enum { BAD = 6 }; /* the step whose loss jumps, from 1 */
@@ -52,6 +53,17 @@ bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t 
     return finite;
 }
 
+static struct signals *signals; /* of the run that is */
+
+int __real_signals_open(struct signals **s, struct err *e);
+int __wrap_signals_open(struct signals **s, struct err *e);
+int __wrap_signals_open(struct signals **s, struct err *e)
+{
+    int rc = __real_signals_open(s, e);
+    signals = rc ? NULL : *s;
+    return rc;
+}
+
 int __real_skips_write(const char *dir, const struct skips_note *n, struct err *e);
 int __wrap_skips_write(const char *dir, const struct skips_note *n, struct err *e);
 int __wrap_skips_write(const char *dir, const struct skips_note *n, struct err *e)
@@ -59,6 +71,7 @@ int __wrap_skips_write(const char *dir, const struct skips_note *n, struct err *
     int rc = __real_skips_write(dir, n, e);
     atomic_store(&plan.expects, 1);
     if (plan.signal) kill(getpid(), plan.signal);
+    while (plan.signal && !signals_stop_wanted(signals)) clock_sleep_s(1e-3); /* until the watcher was on a core */
     if (plan.kill && atomic_fetch_add(&plan.decisions, 1) + 1 == plan.kill) raise(SIGKILL);
     return rc;
 }

@@ -101,7 +101,7 @@ static void test_calls_fit_their_rows(void **state)
         assert_true(kernel_computes(&c));
     }
     for (int op = OP_FIRST_ARRAY; op < OP_FIRST_UPDATE; op++) /* what counts after QUANTISE: test_quantise.c */
-        if (op != OP_ROUNDED && op != OP_ROUNDED_PARTS && op != OP_CLIP && !(seen >> (op - OP_FIRST_ARRAY) & 1))
+        if (op != OP_ROUNDED && op != OP_ROUNDED_PARTS && op < OP_LOSSES && !(seen >> (op - OP_FIRST_ARRAY) & 1))
             fail_msg("%s has no call here", op_row((enum op)op)->name);
 }
 
@@ -248,17 +248,81 @@ static void test_clipping(void **state)
         for (int j = 0; j < 25; j++) each[j] = (float)k;
         struct view v = i < 6 ? flat_view(&squares, DT_F64, 1) : flat_view(exact, DT_I64, FLAT_SQUARES_WORDS);
         struct stream here = kernel_here(NULL);
-        struct kernel_call sum = exact_squares_call(exact, each, 25), c = clip_call(words, m, &v);
+        double bad = 0;
+        int64_t exactly_bad = 0;
+        struct view count = i < 6 ? flat_view(&bad, DT_F64, 1) : flat_view(&exactly_bad, DT_I64, 1);
+        struct kernel_call sum = exact_squares_call(exact, each, 25), c = clip_call(words, m, &v, &count);
         struct view out[KERNEL_MAX_OUT];
         sum.stream = c.stream = &here;
         kernel_run(&t, &sum);
         kernel_run(&t, &c);
-        assert_null(op_row(OP_CLIP)->infer(&c.at, 2, c.in, out));
-        assert_true(words[WORD_NORM] == norm);
+        assert_null(op_row(OP_CLIP)->infer(&c.at, 3, c.in, out));
+        assert_true(words[WORD_NORM] == norm && words[WORD_GOES] == 1);
         double want = m > 0 && m < norm ? m / (norm + 1e-6) / k : 1 / k;
         assert_true(words[WORD_SCALE] == (double)(float)want && words[WORD_SCALE] == (double)step_scale(norm, m, k));
         c.in[1].n[0]++;
-        assert_non_null(op_row(OP_CLIP)->infer(&c.at, 2, c.in, out));
+        assert_non_null(op_row(OP_CLIP)->infer(&c.at, 3, c.in, out));
+        c.in[1].n[0]--;
+        c.in[2].dtype = i < 6 ? DT_I64 : DT_F64;
+        assert_non_null(op_row(OP_CLIP)->infer(&c.at, 3, c.in, out));
+        c.in[2] = count;
+        bad = exactly_bad = 1; /* a loss of some rank */
+        kernel_run(&t, &c);
+        assert_true(words[WORD_NORM] == norm && words[WORD_GOES] == 0);
+        bad = exactly_bad = 0;
+        squares = i % 2 ? NAN : INFINITY;
+        exact[2 * 255] = 1; /* a gradient that is not finite */
+        kernel_run(&t, &c);
+        assert_true(words[WORD_GOES] == 0);
+    }
+}
+
+/* Only the first number of a row is a loss; it is counted into what was there. */
+static void test_losses_are_counted(void **state)
+{
+    (void)state;
+    struct kernel_table t;
+    struct err e;
+    double sums[3][4] = {{1, NAN, INFINITY, 2}, {NAN, 1, 1, 1}, {-INFINITY, 1, 1, 1}}, n = 4;
+    int64_t m = 5;
+    assert_int_equal(kernel_table_init(&t, "auto", 1, false, &e), OK);
+    for (int i = 0; i < 2; i++) {
+        struct stream here = kernel_here(NULL);
+        struct kernel_call c = losses_call(i ? (void *)&m : &n, i ? DT_I64 : DT_F64, &sums[0][0], 3, 4);
+        struct view out[KERNEL_MAX_OUT];
+        c.stream = &here;
+        assert_null(op_row(OP_LOSSES)->infer(&c.at, 1, c.in, out));
+        assert_true(out[0].dtype == c.out[0].dtype && out[0].n[0] == 1);
+        kernel_run(&t, &c);
+        c.in[0].dtype = DT_F32;
+        assert_non_null(op_row(OP_LOSSES)->infer(&c.at, 1, c.in, out));
+    }
+    assert_true(n == 6 && m == 7);
+}
+
+/* No row of an update changes anything where the words say so, whatever its gradient is. */
+static void test_nothing_changes_where_words_say_so(void **state)
+{
+    (void)state;
+    struct kernel_table t[2];
+    struct err e;
+    double words[STEP_WORDS] = {[WORD_LR] = 0.013, [WORD_MADE] = 6, [WORD_SCALE] = NAN};
+    assert_int_equal(kernel_table_init(&t[0], "ref", 1, false, &e), OK);
+    assert_int_equal(kernel_table_init(&t[1], "auto", 1, false, &e), OK);
+    for (int kind = 0; kind < UPDATE_KINDS; kind++)
+        for (int k = 0; k < 2; k++) {
+            static double room[UPDATE_OPERANDS][96], was[UPDATE_OPERANDS][96];
+            struct update_args a = {.kind = (enum update_kind)kind, .n = 24, .by_words = true, .words = words};
+            a.blocks = (struct update_blocks){8, 4, 120};
+            a.chance = (struct update_chance){1, 2, 0, 8, 0, 8};
+            for (int i = 0; i < UPDATE_OPERANDS; i++) a.at[i] = (struct update_operand){room[i], DT_F32};
+            for (int i = 0; i < UPDATE_OPERANDS * 96; i++) room[i / 96][i % 96] = 0.5 + i;
+            memcpy(was, room, sizeof was);
+            struct kernel_call c = update_call(&a);
+            struct stream here = kernel_here(NULL);
+            c.stream = &here;
+            kernel_run(&t[k], &c);
+            if (memcmp(was, room, sizeof was)) fail_msg("%s changes something", update_rows[kind].name);
     }
 }
 
@@ -281,7 +345,8 @@ static void test_words_are_read_where_it_runs(void **state)
     enum { EACH = 96, WIDE = 8 * EACH };
     struct kernel_table t[2];
     struct err e;
-    double words[STEP_WORDS] = {[WORD_LR] = 0.013, [WORD_MADE] = 6, [WORD_SCALE] = (double)0.37f};
+    double words[STEP_WORDS] = {
+        [WORD_LR] = 0.013, [WORD_MADE] = 6, [WORD_SCALE] = (double)0.37f, [WORD_GOES] = 1};
     int n = 0;
     assert_int_equal(kernel_table_init(&t[0], "ref", 1, false, &e), OK);
     assert_int_equal(kernel_table_init(&t[1], "auto", 1, false, &e), OK);
@@ -349,6 +414,8 @@ int main(void)
         cmocka_unit_test(test_what_does_not_fit_is_refused),
         cmocka_unit_test(test_both_tables_say_the_same_of_updates),
         cmocka_unit_test(test_clipping),
+        cmocka_unit_test(test_losses_are_counted),
+        cmocka_unit_test(test_nothing_changes_where_words_say_so),
         cmocka_unit_test(test_words_are_read_where_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

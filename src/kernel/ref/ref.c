@@ -135,6 +135,7 @@ const struct kernel_family kernel_family_ref = {
         [OP_ROUNDED] = {[KERNEL_FWD] = {.run = rounded_count}},
         [OP_ROUNDED_PARTS] = {[KERNEL_FWD] = {.run = rounded_count}},
         [OP_EXPONENTS] = {[KERNEL_FWD] = {.run = exponents_add}},
+        [OP_LOSSES] = {[KERNEL_FWD] = {.run = losses_count}},
         [OP_CLIP] = {[KERNEL_FWD] = {.run = clip_words}},
         ARRAY_OPS(ARRAY) /* whole arrays */
     },
