@@ -104,6 +104,65 @@ static void overflowing_steps_change_nothing_but_the_scale(void **state)
     toy_close(&t);
 }
 
+/* All that is kept from step to step, as bytes. */
+static char *kept(const struct toy *t, size_t *n)
+{
+    const struct store *s = &t->g->store;
+    char *v = NULL;
+    *n = 0;
+    for (int k = 0; k < s->n_arrays; k++) {
+        const struct buffer *b = &s->array[k].buf;
+        if (k == STORE_GRAD || !b->bytes) continue;
+        v = xrealloc(v, *n + b->bytes);
+        memcpy(v + *n, device_here(b->p), b->bytes);
+        *n += b->bytes;
+    }
+    return v;
+}
+
+/* Weights, moments, factors and averages, in the midst of a run. */
+static void no_optimizer_goes_by_a_step_that_is_left_out(void **state)
+{
+    (void)state;
+    static const struct optim_config rows[] = {
+        {.kind = OPTIM_SGD, .momentum = 0.9},
+        {.kind = OPTIM_ADAMW},
+        {.kind = OPTIM_ADAMW, .moments = MOMENTS_BF16},
+        {.kind = OPTIM_ADAMW, .moments = MOMENTS_FP8, .block = 4},
+        {.kind = OPTIM_ADAMW, .moments = MOMENTS_8BIT, .block = 4},
+        {.kind = OPTIM_LION},
+        {.kind = OPTIM_MUON, .muon_momentum = 0.95},
+        {.kind = OPTIM_ADAFACTOR, .decay_rate = 0.8, .update_clip = 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct engine_config c = fp16(64);
+        struct toy t;
+        struct engine_report r;
+        size_t n;
+        c.optim = rows[i];
+        c.optim.clip = 1;
+        c.optim.ema = 0.75;
+        c.optim.beta1 = 0.9;
+        c.optim.beta2 = 0.95;
+        c.optim.eps = 1e-8;
+        toy_open(&t, &c);
+        for (int s = 0; s < 2; s++) assert_true(engine_step(t.g, &t.batch, s, 0.01, &r) && !r.skip);
+        char *before = kept(&t, &n);
+        t.g->scale.now = LOSS_SCALE_MOST;
+        assert_true(engine_step(t.g, &t.batch, 2, 0.01, &r) && r.skip == SKIP_GRADIENT);
+        char *after = kept(&t, &n);
+        if (memcmp(before, after, n)) fail_msg("row %zu", i);
+        t.g->scale.now = 64;
+        assert_true(engine_step(t.g, &t.batch, 3, 0.01, &r) && !r.skip);
+        xfree(after);
+        after = kept(&t, &n);
+        if (!memcmp(before, after, n)) fail_msg("row %zu steps nothing", i);
+        xfree(before);
+        xfree(after);
+        toy_close(&t);
+    }
+}
+
 /* One step of SGD, clipped to a hundredth of the gradient: what is made of it does not depend on the scale, and is near
  * to fp32's. */
 static void gradients_are_unscaled_before_they_are_clipped(void **state)
@@ -274,6 +333,7 @@ int main(void)
         cmocka_unit_test(scale_halves_doubles_and_ends),
         cmocka_unit_test(scale_is_read_as_it_was_written),
         cmocka_unit_test(overflowing_steps_change_nothing_but_the_scale),
+        cmocka_unit_test(no_optimizer_goes_by_a_step_that_is_left_out),
         cmocka_unit_test(gradients_are_unscaled_before_they_are_clipped),
         cmocka_unit_test(going_on_decides_as_going_through),
         cmocka_unit_test(servers_leave_out_the_same_steps),
