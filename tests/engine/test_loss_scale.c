@@ -131,7 +131,7 @@ static void no_optimizer_goes_by_a_step_that_is_left_out(void **state)
         {.kind = OPTIM_ADAMW, .moments = MOMENTS_FP8, .block = 4},
         {.kind = OPTIM_ADAMW, .moments = MOMENTS_8BIT, .block = 4},
         {.kind = OPTIM_LION},
-        {.kind = OPTIM_MUON, .muon_momentum = 0.95},
+        {.kind = OPTIM_ADAMW, .group = {[PARAM_MATRICES] = {.own = true, .kind = OPTIM_MUON}}, .muon_momentum = 0.95},
         {.kind = OPTIM_ADAFACTOR, .decay_rate = 0.8, .update_clip = 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
