@@ -16,6 +16,8 @@ static const struct kernel_chain {
 } chains[] = {
     {"cpu", "auto", {&kernel_family_cpu, &kernel_family_onednn, &kernel_family_ref}},
     {"cpu", "ref", {&kernel_family_ref}},
+    {"cuda-sim", "auto", {&kernel_family_cuda, &kernel_family_cpu, &kernel_family_onednn, &kernel_family_ref}},
+    {"cuda-sim", "ref", {&kernel_family_cuda, &kernel_family_ref}},
     {"none", "auto", {&kernel_family_carried_auto}}, /* of a device that has none: all are carried to the host */
     {"none", "ref", {&kernel_family_carried_ref}},
 };

@@ -208,6 +208,7 @@ void kernel_enqueue(struct stream *s, struct kernel_call *c);
 extern const struct kernel_family kernel_family_ref;
 extern const struct kernel_family kernel_family_cpu;
 extern const struct kernel_family kernel_family_onednn;
+extern const struct kernel_family kernel_family_cuda; /* a GPU's, simulated (kernel/cuda/) */
 extern const struct kernel_family kernel_family_carried_ref, kernel_family_carried_auto; /* carry.c */
 /* Whether a way is one of theirs: it runs on the host, at once, and takes addresses of the device. */
 bool kernel_is_carried(const struct kernel_slot *s);

@@ -10,7 +10,8 @@
 enum { CASES = 30 / CASE_STRIDE };
 
 /* The reference knows no instruction sets: it is tested in the first child only. */
-static const struct kernel_family *const families[] = {&kernel_family_ref, &kernel_family_cpu, &kernel_family_onednn};
+static const struct kernel_family *const families[] = {&kernel_family_ref, &kernel_family_cpu, &kernel_family_onednn,
+                                                       &kernel_family_cuda};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 static inline int first_family(void) { return cpu_isa() == ISA_REF ? 0 : 1; }
 

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda.h: what the slots of a GPU's family share: a launch on a call's stream, and what their kernels are called. A
+ * slot decides by shapes and types alone, so it is the same on a machine without a GPU. Private to the room. */
+#ifndef TUTTI_KERNEL_CUDA_CUDA_H
+#define TUTTI_KERNEL_CUDA_CUDA_H
+
+#include "kernel/cuda/launch.h"
+#include "kernel/kernel.h"
+
+/* GPU_DECLARE_TYPED(norm_fwd), and GPU_TYPED(norm_fwd, 256) in a table: its kernels for f32, bf16 and f16, by enum dtype,
+ * each of so many threads. */
+#define GPU_DECLARE(name) extern void name##_simulated(const void *)
+#define GPU_DECLARE_TYPED(name)                                                                                        \
+    GPU_DECLARE(name##_f32);                                                                                           \
+    GPU_DECLARE(name##_bf16);                                                                                          \
+    GPU_DECLARE(name##_f16)
+#define GPU_ONE(name_, threads_) {.name = #name_, .threads = (threads_), .simulated = name_##_simulated}
+#define GPU_TYPED(name, threads_)                                                                                      \
+    {                                                                                                                  \
+        [DT_F32] = GPU_ONE(name##_f32, threads_), [DT_BF16] = GPU_ONE(name##_bf16, threads_),                          \
+        [DT_F16] = GPU_ONE(name##_f16, threads_)                                                                       \
+    }
+enum { GPU_TYPES = DT_F16 + 1 };
+
+static inline bool gpu_float(enum dtype t) { return t == DT_F32 || t == DT_BF16 || t == DT_F16; }
+static inline int64_t gpu_parts(int64_t n, int64_t each) { return (n + each - 1) / each; }
+
+/* Blocks x, y, z; nothing where one of them is 0. On a device that computes by the host's hand the kernel is simulated,
+ * at once. */
+void gpu_launch(const struct kernel_call *c, const struct gpu_kernel *k, int64_t x, int64_t y, int64_t z, size_t shared,
+                const void *args, size_t bytes);
+
+/* ---- the slots, by file ---- */
+kernel_fn gpu_norm_fwd, gpu_norm_bwd_in, gpu_norm_bwd_w;
+bool gpu_norm_accepts(const struct kernel_call *c);
+size_t gpu_norm_bwd_w_scratch(const struct kernel_call *c, int n_threads);
+
+#endif
