@@ -4,7 +4,7 @@
 #ifndef TUTTI_KERNEL_CUDA_CUDA_H
 #define TUTTI_KERNEL_CUDA_CUDA_H
 
-#include "kernel/cuda/launch.h"
+#include "kernel/cuda/gpu_launch.h"
 #include "kernel/kernel.h"
 
 /* GPU_DECLARE_TYPED(norm_fwd), and GPU_TYPED(norm_fwd, 256) in a table: its kernels for f32, bf16 and f16, by enum dtype,
@@ -14,7 +14,10 @@
     GPU_DECLARE(name##_f32);                                                                                           \
     GPU_DECLARE(name##_bf16);                                                                                          \
     GPU_DECLARE(name##_f16)
-#define GPU_ONE(name_, threads_) {.name = #name_, .threads = (threads_), .simulated = name_##_simulated}
+#define GPU_ONE(name_, threads_)                                                                                       \
+    {                                                                                                                  \
+        .name = #name_, .threads = (threads_), .simulated = name_##_simulated                                          \
+    }
 #define GPU_TYPED(name, threads_)                                                                                      \
     {                                                                                                                  \
         [DT_F32] = GPU_ONE(name##_f32, threads_), [DT_BF16] = GPU_ONE(name##_bf16, threads_),                          \

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/cuda/launch.h"
+#include "kernel/cuda/gpu_launch.h"
 
 /* ---- numbers ---- */
 struct bf16_t {
@@ -27,7 +27,8 @@ struct f16_t {
 
 #if defined(__CUDACC__)
 #define GPU_FN static __device__ __forceinline__
-#define GPU_KERNEL(name, args_t, threads) extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ args_t a)
+#define GPU_KERNEL(name, args_t, threads)                                                                              \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ args_t a)
 extern __shared__ __align__(1024) unsigned char gpu_shared_bytes[];
 template <class T> GPU_FN T *gpu_shared() { return (T *)gpu_shared_bytes; }
 
@@ -60,7 +61,8 @@ GPU_FN f16_t gpu_f16(float v)
 GPU_FN uint32_t gpu_shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 GPU_FN void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
@@ -89,7 +91,10 @@ GPU_FN void gpu_copy16(void *shared, const void *global)
     asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(gpu_shared_at(shared)), "l"(global) : "memory");
 }
 GPU_FN void gpu_copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int newest> GPU_FN void gpu_copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(newest) : "memory"); }
+template <int newest> GPU_FN void gpu_copies_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(newest) : "memory");
+}
 template <class T> GPU_FN T gpu_load(const void *p) { return *(const T *)p; }
 template <class T> GPU_FN void gpu_store(void *p, T v) { *(T *)p = v; }
 GPU_FN float gpu_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }

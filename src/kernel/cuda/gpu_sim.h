@@ -11,10 +11,7 @@
     extern "C" void name##_simulated(const void *p);                                                                   \
     extern "C" void name##_simulated(const void *p) { name(*(const args_t *)p); }                                      \
     static void name(const args_t &a)
-template <class T> GPU_FN T *gpu_shared()
-{
-    return (T *)sim_block_now->shared;
-}
+template <class T> GPU_FN T *gpu_shared() { return (T *)sim_block_now->shared; }
 
 GPU_FN int gpu_thread() { return sim_lane_now->thread; }
 GPU_FN int gpu_threads() { return sim_block_now->threads; }
@@ -65,8 +62,7 @@ GPU_FN f16_t gpu_f16(float v)
     uint32_t sign = u >> 16 & 0x8000, size = u & 0x7fffffff;
     if (size > 0x7f800000) h.bits = (uint16_t)(sign | 0x7e00);
     else if (size >= 0x477ff000) h.bits = (uint16_t)(sign | 0x7c00); /* 65520 and more */
-    else if (size < 0x38800000) {                                   /* subnormal: in units of 2^-24 */
-        float x = v < 0 ? -v : v;
+    else if (size < 0x38800000) { /* subnormal: in units of 2^-24 */ float x = v < 0 ? -v : v;
         h.bits = (uint16_t)(sign | (uint32_t)lrintf(ldexpf(x, 24)));
     } else h.bits = (uint16_t)(sign | ((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13));
     return h;
@@ -98,8 +94,14 @@ GPU_FN void sim_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool h
         d[i] = sim_products(x, y, 16, half ? -14 : -126, d[i]);
     }
 }
-GPU_FN void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], SIM_LINE) { sim_mma(d, a, b, false, line); }
-GPU_FN void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2], SIM_LINE) { sim_mma(d, a, b, true, line); }
+GPU_FN void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], SIM_LINE)
+{
+    sim_mma(d, a, b, false, line);
+}
+GPU_FN void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2], SIM_LINE)
+{
+    sim_mma(d, a, b, true, line);
+}
 /* Four 8 x 8 matrices of 16 bits: lanes 8 i to 8 i + 7 say where the rows of the i-th begin. */
 GPU_FN void gpu_ldmatrix(uint32_t r[4], const void *p, SIM_LINE)
 {
@@ -129,10 +131,7 @@ GPU_FN void gpu_ldmatrix_t(uint32_t r[4], const void *p, SIM_LINE)
 }
 GPU_FN void gpu_copy16(void *shared, const void *global, SIM_LINE) { sim_copy(shared, global, line); }
 GPU_FN void gpu_copies_end() { sim_lane_now->group++; }
-template <int newest> GPU_FN void gpu_copies_wait(SIM_LINE)
-{
-    sim_copies_wait(newest, line);
-}
+template <int newest> GPU_FN void gpu_copies_wait(SIM_LINE) { sim_copies_wait(newest, line); }
 template <class T> GPU_FN T gpu_load(const void *p, SIM_LINE)
 {
     sim_aligned(p, sizeof(T), line);

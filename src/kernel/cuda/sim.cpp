@@ -28,7 +28,7 @@ extern "C" void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 #define SIM_TSAN 0
 #endif
 
-thread_local sim_block *sim_block_now;
+thread_local sim_block *sim_block_now; /* the launch's, which is a struct run */
 thread_local sim_lane *sim_lane_now;
 
 /* ---- a fiber ---- */
@@ -78,44 +78,46 @@ static void *first_sp(char *top)
 #endif
 
 /* ---- a launch ---- */
-struct run {
+struct run : sim_block {
     const gpu_launch *l;
     sim_order order;
     sim_counts *counts;
     uint64_t drawn;
-    sim_block block;
     fiber fibers[GPU_THREADS_MOST];
     sim_lane lanes[GPU_THREADS_MOST];
     int n_stacks; /* fibers that have one */
-    unsigned char *shared; /* GPU_SHARED_MOST, and a page behind */
+    unsigned char *room; /* GPU_SHARED_MOST, and a page behind */
     fiber host;
     const void *host_bottom;
     size_t host_bytes;
     int warp[GPU_THREADS_MOST / GPU_WARP]; /* in the order that they are asked */
     run *next;
 };
-static thread_local run *now;
+static inline run *here() { return static_cast<run *>(sim_block_now); }
 
 static void fault(int thread, int line, const char *format, ...)
 {
+    run *now = here();
     char what[256], text[512];
     va_list args;
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     snprintf(text, sizeof text, "simulated kernel %s, block (%u, %u, %u), thread %d, line %d: %s", now->l->kernel->name,
-             now->block.at.x, now->block.at.y, now->block.at.z, thread, line, what);
+             now->at.x, now->at.y, now->at.z, thread, line, what);
     sim_fault(text);
 }
 
 static uint32_t draw(void)
 {
+    run *now = here();
     now->drawn = now->drawn * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(now->drawn >> 33);
 }
 
 static void to_host(bool for_good)
 {
+    run *now = here();
     fiber *mine = &now->fibers[sim_lane_now->thread];
     now->counts->switches++;
 #if SIM_ASAN
@@ -133,6 +135,7 @@ static void to_host(bool for_good)
 
 static void to_lane(int i)
 {
+    run *now = here();
     fiber *f = &now->fibers[i];
     sim_lane_now = &now->lanes[i];
 #if SIM_ASAN
@@ -149,6 +152,7 @@ static void to_lane(int i)
 
 extern "C" __attribute__((visibility("hidden"), used)) void sim_enter(void)
 {
+    run *now = here();
 #if SIM_ASAN
     __sanitizer_finish_switch_fiber(NULL, &now->host_bottom, &now->host_bytes);
 #endif
@@ -171,6 +175,7 @@ void sim_barrier(int line) { wait_as(SIM_AT_BARRIER, line); }
 
 sim_lane *sim_meet(uint32_t mask, const void *mine, size_t bytes, int line)
 {
+    run *now = here();
     sim_lane *l = sim_lane_now;
     if (bytes > SIM_BOX) fault(l->thread, line, "%zu bytes for a warp", bytes);
     if (!(mask >> l->thread % GPU_WARP & 1)) fault(l->thread, line, "its mask %08x is of others", mask);
@@ -188,11 +193,12 @@ void sim_aligned(const void *p, size_t to, int line)
 
 void sim_copy(void *shared, const void *global, int line)
 {
+    run *now = here();
     sim_lane *l = sim_lane_now;
     unsigned char *to = (unsigned char *)shared;
     sim_aligned(shared, 16, line);
     sim_aligned(global, 16, line);
-    if (to < now->block.shared || to + 16 > now->block.shared + now->block.shared_bytes)
+    if (to < now->shared || to + 16 > now->shared + now->shared_bytes)
         fault(l->thread, line, "a copy to what is not shared memory");
     if (l->n_copies == SIM_COPIES) fault(l->thread, line, "more than %d copies under way", (int)SIM_COPIES);
     memset(shared, 0xff, 16); /* nothing is there before it was waited for */
@@ -217,6 +223,7 @@ void sim_copies_wait(int newest, int line)
 /* Warp operations at which all have arrived. */
 static void settle(int warp)
 {
+    run *now = here();
     sim_lane *w = now->lanes + warp * GPU_WARP;
     for (int i = 0; i < GPU_WARP; i++) {
         if (w[i].state != SIM_AT_WARP) continue;
@@ -230,6 +237,7 @@ static void settle(int warp)
 
 static bool can_run(int warp)
 {
+    run *now = here();
     for (int i = 0; i < GPU_WARP; i++)
         if (now->lanes[warp * GPU_WARP + i].state == SIM_RUNS) return true;
     return false;
@@ -238,6 +246,7 @@ static bool can_run(int warp)
 /* Each lane that can, once. */
 static void turn(int warp)
 {
+    run *now = here();
     int by = now->order.way >= SIM_RANDOM ? (int)(draw() % GPU_WARP) : 0;
     for (int k = 0; k < GPU_WARP; k++) {
         int i = warp * GPU_WARP + (now->order.way == SIM_BACKWARD ? GPU_WARP - 1 - k : (k + by) % GPU_WARP);
@@ -258,6 +267,7 @@ static void shuffle(int *v, int n)
 /* Until all wait for each other, or have ended. */
 static void run_warps(int warps)
 {
+    run *now = here();
     bool any = true;
     while (any) {
         any = false;
@@ -276,6 +286,7 @@ static void run_warps(int warps)
 /* Opens the barrier. False: all have ended. */
 static bool open_barrier(int n)
 {
+    run *now = here();
     const sim_lane *first = NULL, *ended = NULL;
     for (int i = 0; i < n; i++) {
         const sim_lane *l = &now->lanes[i];
@@ -303,9 +314,10 @@ enum { BEHIND = 4096, MARK = 0xa5 };
 
 static void run_block(void)
 {
+    run *now = here();
     int n = now->l->kernel->threads, warps = n / GPU_WARP;
-    memset(now->block.shared, 0xff, now->block.shared_bytes);
-    memset(now->block.shared + now->block.shared_bytes, MARK, BEHIND);
+    memset(now->shared, 0xff, now->shared_bytes);
+    memset(now->shared + now->shared_bytes, MARK, BEHIND);
     for (int i = 0; i < n; i++) {
         fiber *f = &now->fibers[i];
         sim_lane *l = &now->lanes[i];
@@ -318,14 +330,16 @@ static void run_block(void)
     do run_warps(warps);
     while (open_barrier(n));
     for (int i = 0; i < BEHIND; i++)
-        if (now->block.shared[now->block.shared_bytes + (size_t)i] != MARK)
-            fault(0, 0, "byte %d behind its %zu bytes of shared memory was written", i, now->block.shared_bytes);
+        if (now->shared[now->shared_bytes + (size_t)i] != MARK)
+            fault(0, 0, "byte %d behind its %zu bytes of shared memory was written", i, now->shared_bytes);
     now->counts->blocks++;
 }
 
 /* ---- rooms for a launch, kept for the next one ---- */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static run *kept;
+static struct {
+    pthread_mutex_t lock;
+    run *kept;
+} pool = {PTHREAD_MUTEX_INITIALIZER, NULL};
 
 static void *pages(size_t bytes)
 {
@@ -336,22 +350,22 @@ static void *pages(size_t bytes)
 
 static run *take(void)
 {
-    pthread_mutex_lock(&lock);
-    run *r = kept;
-    if (r) kept = r->next;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&pool.lock);
+    run *r = pool.kept;
+    if (r) pool.kept = r->next;
+    pthread_mutex_unlock(&pool.lock);
     if (r) return r;
     r = (run *)pages(sizeof *r); /* zeros */
-    r->shared = (unsigned char *)pages(GPU_SHARED_MOST + BEHIND);
+    r->room = (unsigned char *)pages(GPU_SHARED_MOST + BEHIND);
     return r;
 }
 
 static void give(run *r)
 {
-    pthread_mutex_lock(&lock);
-    r->next = kept;
-    kept = r;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&pool.lock);
+    r->next = pool.kept;
+    pool.kept = r;
+    pthread_mutex_unlock(&pool.lock);
 }
 
 static void need_stacks(run *r, int n)
@@ -368,12 +382,12 @@ static void need_stacks(run *r, int n)
 
 void sim_fibers(const struct gpu_launch *l, struct sim_order o, struct sim_counts *counts)
 {
-    run *outer = now;
     sim_lane *outer_lane = sim_lane_now;
     sim_block *outer_block = sim_block_now;
     int n = l->kernel->threads;
     uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
-    now = take();
+    run *now = take();
+    sim_block_now = now;
     now->l = l;
     now->order = o;
     now->counts = counts;
@@ -385,14 +399,13 @@ void sim_fibers(const struct gpu_launch *l, struct sim_order o, struct sim_count
 #if SIM_TSAN
     now->host.tsan = __tsan_get_current_fiber();
 #endif
-    now->block.grid.x = l->grid[0];
-    now->block.grid.y = l->grid[1];
-    now->block.grid.z = l->grid[2];
-    now->block.threads = n;
-    now->block.shared_bytes = l->shared;
-    now->block.shared = now->shared;
-    now->block.lane = now->lanes;
-    sim_block_now = &now->block;
+    now->grid.x = l->grid[0];
+    now->grid.y = l->grid[1];
+    now->grid.z = l->grid[2];
+    now->threads = n;
+    now->shared_bytes = l->shared;
+    now->shared = now->room;
+    now->lane = now->lanes;
     uint64_t by = o.way >= SIM_RANDOM && blocks ? draw() % blocks : 0, step = 1;
     if (o.way >= SIM_RANDOM) /* another order of all of them: a step that has no divisor in common */
         for (step = 1 + draw() % (blocks ? blocks : 1);; step++) {
@@ -406,14 +419,13 @@ void sim_fibers(const struct gpu_launch *l, struct sim_order o, struct sim_count
         }
     for (uint64_t k = 0; k < blocks; k++) {
         uint64_t b = o.way == SIM_BACKWARD ? blocks - 1 - k : (by + k * step) % blocks;
-        now->block.at.x = (uint32_t)(b % l->grid[0]);
-        now->block.at.y = (uint32_t)(b / l->grid[0] % l->grid[1]);
-        now->block.at.z = (uint32_t)(b / l->grid[0] / l->grid[1]);
+        now->at.x = (uint32_t)(b % l->grid[0]);
+        now->at.y = (uint32_t)(b / l->grid[0] % l->grid[1]);
+        now->at.z = (uint32_t)(b / l->grid[0] / l->grid[1]);
         run_block();
     }
     counts->launches++;
     give(now);
-    now = outer;
     sim_lane_now = outer_lane;
     sim_block_now = outer_block;
 }

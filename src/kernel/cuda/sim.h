@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/cuda/launch.h"
+#include "kernel/cuda/gpu_launch.h"
 #include "kernel/cuda/sim_run.h"
 
 struct sim_dim {
@@ -55,10 +55,7 @@ void sim_barrier(int line);
 /* Until all lanes of the mask are in this line, with `bytes` (at most SIM_BOX) of their own each. Returns the warp's
  * first lane; what lane i brought: sim_brought. */
 sim_lane *sim_meet(uint32_t mask, const void *mine, size_t bytes, int line);
-static inline const void *sim_brought(const sim_lane *warp, int i)
-{
-    return warp[i].box[sim_lane_now->turn ^ 1];
-}
+static inline const void *sim_brought(const sim_lane *warp, int i) { return warp[i].box[sim_lane_now->turn ^ 1]; }
 void sim_copy(void *shared, const void *global, int line);
 void sim_copies_wait(int newest, int line); /* for all groups but the newest so many */
 void sim_aligned(const void *p, size_t to, int line);

@@ -11,17 +11,21 @@
 
 const char *const sim_way_names[SIM_WAYS] = {"forward", "backward", "random", "greedy"};
 
-static _Thread_local struct sim_order own;
-static _Thread_local bool has_own;
-static _Thread_local struct sim_counts counted;
+/* Of a thread of the host that launches. */
+static _Thread_local struct {
+    bool has_order;
+    struct sim_order order; /* instead of the environment's */
+    struct sim_counts counts;
+    const struct accumulate_way *way; /* of the launch that is; NULL: as an fp32 sum */
+} mine;
 
 void sim_order_set(const struct sim_order *o)
 {
-    has_own = o != NULL;
-    if (o) own = *o;
+    mine.has_order = o != NULL;
+    if (o) mine.order = *o;
 }
 
-struct sim_counts sim_counted(void) { return counted; }
+struct sim_counts sim_counted(void) { return mine.counts; }
 
 static struct sim_order asked_for(void)
 {
@@ -53,10 +57,9 @@ static const struct accumulate_way *dial(void)
     return NULL;
 }
 
-static _Thread_local const struct accumulate_way *way; /* of the launch that is */
-
 float sim_products(const float *a, const float *b, int n, int lowest, float c)
 {
+    const struct accumulate_way *way = mine.way;
     if (!way) {
         for (int i = 0; i < n; i++) c += a[i] * b[i];
         return c;
@@ -76,6 +79,6 @@ float sim_products(const float *a, const float *b, int n, int lowest, float c)
 void sim_run(const struct gpu_launch *l)
 {
     if (!l->grid[0] || !l->grid[1] || !l->grid[2]) return;
-    way = dial();
-    sim_fibers(l, has_own ? own : asked_for(), &counted);
+    mine.way = dial();
+    sim_fibers(l, mine.has_order ? mine.order : asked_for(), &mine.counts);
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernel/cuda/launch.h"
+#include "kernel/cuda/gpu_launch.h"
 
 #ifdef __cplusplus
 extern "C" {

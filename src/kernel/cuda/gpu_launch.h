@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.h: a launch of a GPU's kernel: which, how many blocks of how many threads, how much shared memory, and one
+/* gpu_launch.h: a launch of a GPU's kernel: which, how many blocks of how many threads, how much shared memory, and one
  * struct, by value, of what it works on. The same on a GPU and simulated. C11 and C++. Includes: nothing of the house.
  * Order: Local. */
-#ifndef TUTTI_KERNEL_CUDA_LAUNCH_H
-#define TUTTI_KERNEL_CUDA_LAUNCH_H
+#ifndef TUTTI_KERNEL_CUDA_GPU_LAUNCH_H
+#define TUTTI_KERNEL_CUDA_GPU_LAUNCH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * warp, or by a block where it is long. Gradients of weights are sums over rows in two passes: chunks of rows, each
  * column by a thread, then the chunks in order. */
 #include "kernel/cuda/gpu.h"
-#include "kernel/cuda/norm_args.h"
+#include "kernel/cuda/gpu_norm_args.h"
 
 /* The item's threads: a warp or the block; the sum over them. */
 template <bool wide> GPU_FN float sum_of(float v)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RMSNORM, HEADNORM and LAYERNORM: launches of norm.cu. */
+/* RMSNORM, HEADNORM and LAYERNORM: launches of gpu_norm.cu. */
 #include "kernel/cuda/cuda.h"
-#include "kernel/cuda/norm_args.h"
+#include "kernel/cuda/gpu_norm_args.h"
 
 GPU_DECLARE_TYPED(norm_fwd);
 GPU_DECLARE_TYPED(norm_fwd_wide);
