@@ -53,12 +53,16 @@ static void say_end(const struct trainer_result *r)
     char rate[32], time[32], valid[48] = "", loss[32] = "-"; /* the last step may have been left out */
     if (!isnan(r->loss)) snprintf(loss, sizeof loss, "%.4f", r->loss);
     if (isfinite(r->valid_loss)) snprintf(valid, sizeof valid, ", validation loss %.4f", r->valid_loss);
-    log_info("%s after step %lld of %lld, loss %s%s, %s %s/s, %s; checkpoint %s",
+    log_info("%s after step %lld of %lld, loss %s%s, %s%s, %s; checkpoint %s",
              r->stopped ? "stopped"
              : r->early ? "stopped early"
                         : "done",
              (long long)r->steps, (long long)r->wanted, loss, valid,
-             str_count(rate, r->tokens_per_s / (r->places ? (double)r->places : 1)), r->places ? "pictures" : "tok",
+             isnan(r->tokens_per_s) ? "simulated"
+                                    : str_count(rate, r->tokens_per_s / (r->places ? (double)r->places : 1)),
+             isnan(r->tokens_per_s) ? ""
+             : r->places            ? " pictures/s"
+                                    : " tok/s",
              str_duration(time, r->seconds), r->checkpoint);
 }
 

@@ -11,7 +11,7 @@
 #include "decode/model_job.h"
 
 struct cli_model {
-    const char *path, *dtype, *weights, *tokenizer, *adapter, *ignore;
+    const char *path, *dtype, *weights, *tokenizer, *adapter, *ignore, *device;
     int64_t n, tp, pp, cp, ep, dp; /* ranks; cp, ep, dp: read, to say why there are none */
     int64_t threads;
     bool ema, crowd;
@@ -28,6 +28,8 @@ struct cli_model {
     CLI_MODEL_N(T, m.ep, "--ep", "N", NULL),                                                                           \
     CLI_MODEL_N(T, m.dp, "--dp", "N", NULL),                                                                           \
     CLI_MODEL_N(T, m.threads, "--threads", "N", "of a rank (default: all cores, shared out)"),                         \
+    {"--device", "D", CLI_TEXT, offsetof(T, m.device),                                                                 \
+     .help = "auto (the default), cpu, cuda, cuda:N; cuda-sim: a GPU's kernels, simulated, slow"},                      \
     {"--tokenizer", "FILE", CLI_TEXT, offsetof(T, m.tokenizer), .help = "default: the checkpoint's own"},              \
     {"--ema", NULL, CLI_FLAG, offsetof(T, m.ema),                                                                      \
      .help = "by the average of weights (optimizer.ema), not by the last ones"}

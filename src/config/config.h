@@ -250,7 +250,8 @@ struct config {
         struct conf_list skip; /* of int64_t */
         double sample_temperature;
         const char *sample_prompt;
-        int device, bind;
+        const char *device; /* config_device */
+        int bind;
         const char *kernels;
         bool tensorboard, rank_times;
         int64_t status_port;
@@ -279,6 +280,8 @@ void config_print(const struct config *c, struct str *out);
 
 /* What the rooms below get. */
 struct optim_config config_optim(const struct config *c);
+/* What run.device names. */
+enum device_kind config_device(const struct config *c);
 struct lr_config config_lr(const struct config *c);
 enum dtype config_dtype(const struct config *c);
 int64_t config_loss_rows(const struct config *c); /* tokens per chunk of the head */

@@ -143,11 +143,27 @@ static int check_samples(const struct config *c, const struct conf *f, struct er
                       every, wanted, (wanted + every - 1) / every * every);
 }
 
+enum device_kind config_device(const struct config *c)
+{
+    enum device_kind k;
+    struct err e;
+    CHECK(!device_asked(&k, c->run.device, &e), "%s", e.text);
+    return k;
+}
+
+static int check_device(const struct config *c, const struct conf *f, struct err *e)
+{
+    enum device_kind k;
+    struct err why;
+    return device_asked(&k, c->run.device, &why) ? conf_error(f, e, "run.device", "%s", why.text) : OK;
+}
+
 int config_check_run(const struct config *c, const struct conf *f, struct err *e)
 {
     if (strcmp(c->run.kernels, "auto") && strcmp(c->run.kernels, "ref"))
         return conf_error(f, e, "run.kernels", "wanted auto or ref, got %s", c->run.kernels);
-    int rc = check_asynchronous(c, f, e);
+    int rc = check_device(c, f, e);
+    if (!rc) rc = check_asynchronous(c, f, e);
     if (!rc) rc = check_status(c, f, e);
     if (!rc) rc = check_workers(c, f, e);
     if (!rc) rc = check_frozen(c, f, &c->train.only, "train.only", e);

@@ -23,6 +23,7 @@ static const char *const free_keys[] = {"model.from",
                                         "run.threads",
                                         "data.remote.cache_dir",
                                         "run.kernels",
+                                        "run.device",
                                         NULL};
 
 static bool is_free(const char *key)

@@ -32,7 +32,7 @@ static int writer_open(struct writer *x, const struct config *c, const char *che
         if ((int64_t)strlen(prompts[i]) > longest) longest = (int64_t)strlen(prompts[i]);
     int rc = weights_open(&x->w, checkpoint, e);
     if (!rc) rc = source_tokenizer(x->w, &x->t, e);
-    if (!rc) rc = device_open(&x->d, DEVICE_CPU, threads, e);
+    if (!rc) rc = device_open(&x->d, config_device(c), threads, e);
     if (!rc) rc = generator_new(&x->g, x->w, x->d, threads, longest + c->run.sample_tokens + 1, DT_BF16, e);
     return rc;
 }

@@ -108,7 +108,7 @@ static int run_rank(struct comm *world, void *arg, struct err *e)
     } else {
         rc = open_files(j, &m, e);
     }
-    if (!rc) rc = device_open(&m.device, DEVICE_CPU, o.threads, e);
+    if (!rc) rc = device_open(&m.device, j->device, o.threads, e);
     if (!rc) ranks_device(&ranks.ranks, m.device);
     if (world) rc = comm_agree(world, rc, e);
     if (!rc) {

@@ -29,6 +29,7 @@ struct model_job {
     bool replicas; /* ranks beyond tp x pp have the model again, and tp, where it is not said, is 1; else it is what is
                       left of n */
     int threads;   /* of a rank; 0: the cores, shared out */
+    enum device_kind device;
     struct decoding_options options; /* but threads, ranks */
     int (*lead)(void *ctx, struct model_at_work *m, struct err *e);
     void *ctx;

@@ -197,12 +197,20 @@ enum device_kind {
     DEVICE_LATE,
     DEVICE_RUNNING,
     DEVICE_BARE,
+    DEVICE_CUDA_SIM, /* a cpu whose kernels are a GPU's, simulated (kernel/cuda/): for looking, not for speed */
     DEVICE_KINDS
 };
-#define DEVICE_WORDS "cpu|null" /* of those that are asked for by a config; the others are for tests */
 const char *device_kind_name(enum device_kind k);
+/* What a user's word names: auto (the best of what can be used), cpu, cuda or cuda:N, cuda-sim, null. ERR_REQUEST, and
+ * why, for what this program or this machine does not have: nothing else is taken in its place. */
+int device_asked(enum device_kind *k, const char *word, struct err *e);
+/* Whether what is computed there is simulated, so that no time of it is a speed. */
+bool device_simulates(const struct device *d);
+/* Which chain of kernels a kind has (device.kernels): for the null device, which stands for it in plans. */
+const char *device_kernels(enum device_kind k);
 /* Opens one: where whoever computes, counts or serves begins. n_threads counts the rank's own thread. TUTTI_DEVICE in
- * the environment (untouchable, late, running, bare; for running tests again) takes the place of cpu. */
+ * the environment (untouchable, late, running, bare; for running tests again) takes the place of cpu, and of the one
+ * that cuda-sim computes on. */
 int device_open(struct device **d, enum device_kind k, int n_threads, struct err *e);
 
 /* One of a kind. */

@@ -33,7 +33,19 @@ static int open_running(struct device **d, int n_threads, struct err *e)
 static int open_bare(struct device **d, int n_threads, struct err *e)
 {
     int rc = device_untouchable_new(d, n_threads, e);
-    if (!rc) (*d)->kernels = "none";
+    if (!rc) (*d)->kernels = device_kernels(DEVICE_BARE);
+    return rc;
+}
+
+static int open_cuda_sim(struct device **d, int n_threads, struct err *e)
+{
+    int rc = device_open(d, DEVICE_CPU, n_threads, e);
+    if (!rc && strcmp((*d)->kernels, device_kernels(DEVICE_CPU)) != 0) {
+        device_free(*d);
+        *d = NULL;
+        return err_set(e, ERR_REQUEST, "cuda-sim computes on a device that has the cpu's kernels, not on this one");
+    }
+    if (!rc) (*d)->kernels = device_kernels(DEVICE_CUDA_SIM);
     return rc;
 }
 
@@ -47,16 +59,41 @@ static const struct {
     [DEVICE_LATE] = {"late", open_late},
     [DEVICE_RUNNING] = {"running", open_running},
     [DEVICE_BARE] = {"bare", open_bare},
+    [DEVICE_CUDA_SIM] = {"cuda-sim", open_cuda_sim},
 };
 
 const char *device_kind_name(enum device_kind k) { return rows[k].name; }
+
+bool device_simulates(const struct device *d) { return !strcmp(d->kernels, device_kernels(DEVICE_CUDA_SIM)); }
+
+const char *device_kernels(enum device_kind k)
+{
+    return k == DEVICE_CUDA_SIM ? "cuda-sim" : k == DEVICE_BARE ? "none" : "cpu";
+}
+
+int device_asked(enum device_kind *k, const char *word, struct err *e)
+{
+    static const enum device_kind asked[] = {DEVICE_CPU, DEVICE_CUDA_SIM, DEVICE_NULL};
+    *k = DEVICE_CPU;
+    if (!strcmp(word, "auto")) return OK;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        if (!strcmp(word, rows[asked[i]].name)) return *k = asked[i], OK;
+    if (!strcmp(word, "cuda") || !strncmp(word, "cuda:", 5))
+        return err_set(e, ERR_REQUEST,
+                       "%s: this program has no code for a GPU; choose cpu, or cuda-sim, which simulates a GPU's "
+                       "kernels "
+                       "on the processor: slow, for looking",
+                       word);
+    return err_set(e, ERR_REQUEST, "wanted auto, cpu, cuda, cuda:N or cuda-sim, got %s", word);
+}
 
 /* What stands for a cpu device where tests are run again. */
 static int cpu_is(enum device_kind *k, struct err *e)
 {
     const char *word = getenv("TUTTI_DEVICE");
     for (int i = 0; word && i < DEVICE_KINDS; i++)
-        if (i != DEVICE_NULL && !strcmp(word, rows[i].name)) return *k = (enum device_kind)i, OK;
+        if (i != DEVICE_NULL && i != DEVICE_CUDA_SIM && !strcmp(word, rows[i].name))
+            return *k = (enum device_kind)i, OK;
     if (word)
         return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu, untouchable, late, running or bare, got '%s'", word);
     *k = DEVICE_CPU;

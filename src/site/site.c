@@ -76,8 +76,10 @@ int site_build(struct site *s, const struct site_config *x, struct err *e)
 {
     struct engine_config ec = config_engine(x->config);
     ranks_engine(&s->ranks, &ec);
-    int rc = device_open(&s->dev, x->kind == SITE_WORKS ? DEVICE_CPU : DEVICE_NULL, ec.threads, e);
+    enum device_kind asked = config_device(x->config);
+    int rc = device_open(&s->dev, x->kind == SITE_WORKS ? asked : DEVICE_NULL, ec.threads, e);
     if (rc) return rc;
+    if (s->dev->counts_only) s->dev->kernels = device_kernels(asked); /* it stands for that one */
     if (x->kind == SITE_WORKS) {
         ranks_device(&s->ranks, s->dev);
         s->dev->any_size = !x->config->memory.check;

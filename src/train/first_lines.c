@@ -109,6 +109,10 @@ static void say_all(const struct first_lines *t, const struct starts_note *n)
     }
     transport(t->ranks, n->mpi, p->n_hosts, &s);
     say("transport", &s);
+    if (device_simulates(g->dev)) {
+        str_puts(&s, "cuda-sim: a GPU's kernels, simulated by the processor; no time here says anything of a GPU");
+        say("device", &s);
+    }
     str_printf(&s, "%s%s%s", n->kernels, n->kernel_library[0] ? ", " : "", n->kernel_library);
     say("kernels", &s);
     if (t->cfg->numerics.accumulate != ACCUMULATE_FP32) {
@@ -150,6 +154,8 @@ void first_lines_tell(const struct first_lines *t)
             .step = t->step,
             .ranks = t->ranks->n,
             .threads = t->engine->cfg.threads,
+            .device =
+                device_simulates(t->engine->dev) ? device_kind_name(DEVICE_CUDA_SIM) : device_kind_name(DEVICE_CPU),
             .kernels = t->engine->kernels.isa,
             .kernel_library = library,
             .transport = t->ranks->world ? comm_transport(t->ranks->world) : NULL,

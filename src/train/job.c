@@ -25,7 +25,7 @@ int job_read_config(struct job *j, struct config *c, struct conf **f, struct are
     if (!rc) rc = setup_model(c, *f, a, t, e);
     if (!rc && !*t && !model_sees(&c->model)) rc = setup_no_tokenizer(c, *f, e);
     if (!rc) rc = config_resolve(c, *f, *t ? tokenizer_vocab(*t) : 0, j->n_ranks, e);
-    if (!rc && c->run.device == DEVICE_NULL)
+    if (!rc && config_device(c) == DEVICE_NULL)
         rc = conf_error(*f, e, "run.device", "null only counts; use tutti plan, or choose cpu");
     if (!rc) rc = traps_check(c, *f, e);
     return rc;

@@ -72,6 +72,7 @@ int starts_write(const char *dir, const struct starts_note *s, struct err *e)
     json_put_int(&o, "memory_bytes", (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE));
     json_put_int(&o, "ranks", s->ranks);
     json_put_int(&o, "threads", s->threads);
+    json_put_string(&o, "device", s->device);
     json_put_string(&o, "kernels", s->kernels);
     json_put_string(&o, "kernel_library", s->kernel_library);
     json_put_string(&o, "transport", s->transport ? s->transport : "");

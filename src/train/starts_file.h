@@ -15,7 +15,7 @@
 struct starts_note {
     int64_t step; /* done before */
     int ranks, threads;
-    const char *kernels, *transport;         /* transport: NULL for one rank */
+    const char *device, *kernels, *transport;         /* transport: NULL for one rank */
     const char *kernel_library, *mpi, *mesh; /* "": none */
     int zero;
     const struct places *places;

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -168,7 +169,7 @@ static void sum_ranks(struct trainer *t)
     struct comm *w = t->site.ranks.world;
     const struct engine_config *c = &t->site.engine->cfg;
     int cores = thread_n_cores();
-    double ceiling = ceiling_of(t);
+    double ceiling = device_simulates(t->site.dev) ? NAN : ceiling_of(t);
     ceiling *= tile_rate_share(t->job->sharers, c->threads, cores);
     work_cost_of(t->site.engine, &t->cost);
     t->peak_bytes = (int64_t)t->site.dev->ledger.peak_total;

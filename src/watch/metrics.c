@@ -246,7 +246,8 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     struct str line = {0};
     struct json_out o = {.s = &line};
     bool has_speed = s->step_s > 0 && !s->left_out;
-    double rate = has_speed ? (double)s->step_tokens / s->step_s : 0;
+    const double none = isnan(s->mfu) ? NAN : 0; /* of a run that is simulated nothing is a speed */
+    double rate = has_speed ? (double)s->step_tokens / s->step_s + none : none;
     json_begin_object(&o, NULL);
     json_put_int(&o, "step", s->step);
     json_put_real_digits(&o, "loss", s->loss, 9);
@@ -264,7 +265,8 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     json_put_real_digits(&o, "step_s", s->step_s, 6);
     json_put_real_digits(&o, "data_wait_s", s->data_wait_s, 4);
     json_put_real_digits(&o, "tokens_per_s", rate, 6);
-    if (s->sees) json_put_real_digits(&o, "pictures_per_s", has_speed ? (double)s->pictures / s->step_s : 0, 6);
+    if (s->sees)
+        json_put_real_digits(&o, "pictures_per_s", has_speed ? (double)s->pictures / s->step_s + none : none, 6);
     json_put_real_digits(&o, "mfu", s->mfu, 4);
     json_put_int(&o, "peak_bytes", s->peak_bytes);
     json_put_int(&o, "skipped", s->skip != NULL); /* without a loss scale a step that cannot be taken ends the run */
@@ -417,9 +419,11 @@ void metrics_progress(const struct metrics *m, const struct metrics_step *s, int
         used += (size_t)snprintf(right + used, sizeof right - used, "%s %s", k ? "" : "  mtp",
                                  figure(one, "%.4f", s->ahead[k]));
     if (s->tells) snprintf(right, sizeof right, "  accuracy %s", figure(one, "%.1f %%", 100 * s->accuracy));
-    str_count(rate, s->mean_tokens_per_s / each);
-    log_status("step %lld/%lld  loss %s%s  grad norm %s  lr %.2e  %s %s/s  MFU %.0f %%%s%s%s%s%s%s  ETA %s",
-               (long long)s->step, (long long)steps, figure(loss, "%.4f", s->loss), right,
-               figure(norm, "%.3g", s->grad_norm), s->lr, rate, s->sees ? "pictures" : "tok", 100 * s->mean_mfu, load,
-               rounds, stale, scale, disk, rounded, str_duration(eta, eta_s));
+    char speed[64] = "simulated";
+    if (!isnan(s->mean_mfu))
+        snprintf(speed, sizeof speed, "%s %s/s  MFU %.0f %%", str_count(rate, s->mean_tokens_per_s / each),
+                 s->sees ? "pictures" : "tok", 100 * s->mean_mfu);
+    log_status("step %lld/%lld  loss %s%s  grad norm %s  lr %.2e  %s%s%s%s%s%s%s  ETA %s", (long long)s->step,
+               (long long)steps, figure(loss, "%.4f", s->loss), right, figure(norm, "%.3g", s->grad_norm), s->lr, speed,
+               load, rounds, stale, scale, disk, rounded, str_duration(eta, eta_s));
 }

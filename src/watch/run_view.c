@@ -101,10 +101,10 @@ static void step_line(struct run_view *p, const struct json *v)
     p->data_wait_s = json_real(json_get(v, "data_wait_s"), NAN);
     p->peak_bytes = (double)json_int(json_get(v, "peak_bytes"), 0);
     int64_t at = p->n_recent++ % RECENT;
-    double rate = json_real(json_get(v, "tokens_per_s"), 0);
+    double rate = json_real(json_get(v, "tokens_per_s"), NAN);
     p->recent[at] = p->step_s > 0 ? p->step_s : 0;
     p->recent_tokens[at] = p->recent[at] * rate;
-    p->recent_mfu[at] = json_real(json_get(v, "mfu"), 0);
+    p->recent_mfu[at] = json_real(json_get(v, "mfu"), NAN);
     double seconds = mean(p->recent, p->n_recent);
     p->tokens_per_s = seconds > 0 ? mean(p->recent_tokens, p->n_recent) / seconds : NAN;
     p->mfu = mean(p->recent_mfu, p->n_recent);

@@ -116,12 +116,12 @@ static void test_each_is_opened(void **state)
         struct buffer b;
         struct err e;
         char host[8] = "host";
-        bool hidden = (k != DEVICE_NULL && k != DEVICE_CPU) || (forced && k == DEVICE_CPU);
+        bool cpu = k == DEVICE_CPU || k == DEVICE_CUDA_SIM, hidden = cpu ? forced : k != DEVICE_NULL;
         assert_int_equal(device_open(&d, (enum device_kind)k, 1, &e), OK);
         assert_int_equal(buffer_new(&b, d, MEM_PARAM, 4096, &e), OK);
-        assert_string_equal(d->kernels, k == DEVICE_BARE ? "none" : "cpu");
+        assert_string_equal(d->kernels, device_kernels((enum device_kind)k));
         assert_int_equal(d->counts_only, k == DEVICE_NULL);
-        if (k != DEVICE_CPU || !forced) assert_int_equal(device_is_direct(d), k == DEVICE_CPU);
+        if (!cpu || !forced) assert_int_equal(device_is_direct(d), cpu);
         if (k != DEVICE_NULL) assert_true(device_owns(d, b.p) && device_owns(d, (char *)b.p + 4095));
         if (hidden && strcmp(getenv("TUTTI_DEVICE") ? getenv("TUTTI_DEVICE") : "", "cpu"))
             assert_false(device_owns(d, host));
@@ -130,9 +130,33 @@ static void test_each_is_opened(void **state)
         device_free(d);
     }
     assert_int_equal(device_open(&(struct device *){0}, DEVICE_CPU, 0, &(struct err){0}), ERR_REQUEST);
-    char words[32]; /* a config's word is read as a kind by its place */
-    snprintf(words, sizeof words, "%s|%s", device_kind_name(DEVICE_CPU), device_kind_name(DEVICE_NULL));
-    assert_string_equal(words, DEVICE_WORDS);
+}
+
+/* What a user may say, and what is refused by its name. */
+static void test_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word;
+        int kind; /* -1: refused */
+        const char *says;
+    } rows[] = {{"auto", DEVICE_CPU, ""},
+                {"cpu", DEVICE_CPU, ""},
+                {"cuda-sim", DEVICE_CUDA_SIM, ""},
+                {"null", DEVICE_NULL, ""},
+                {"cuda", -1, "cuda: this program has no code for a GPU"},
+                {"cuda:1", -1, "cuda:1: this program has no code for a GPU"},
+                {"late", -1, "wanted auto, cpu, cuda, cuda:N or cuda-sim, got late"},
+                {"", -1, "wanted auto"},
+                {"CPU", -1, "got CPU"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        enum device_kind k;
+        struct err e = {0};
+        int rc = device_asked(&k, rows[i].word, &e);
+        assert_int_equal(rc, rows[i].kind < 0 ? ERR_REQUEST : OK);
+        if (rc) assert_non_null(strstr(e.text, rows[i].says));
+        else assert_int_equal(k, rows[i].kind);
+    }
 }
 
 enum touch { READS, WRITES, MIDDLE, HOST_TO_KERNEL, KERNEL_TO_HOST, LOOKS_THROUGH };
@@ -473,6 +497,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_is_opened),
+        cmocka_unit_test(test_words),
         cmocka_unit_test(test_untouchable_moves),
         cmocka_unit_test(test_host_buffers),
         cmocka_unit_test(test_touching_is_fatal),
