@@ -13,9 +13,8 @@ else()
   set(TUTTI_SIMULATES ON)
 endif()
 
-# tutti_simulated(LIST): adds the objects to the list named LIST.
+# tutti_simulated(LIST FILES...): compiles FILES and adds their objects to the list named LIST.
 function(tutti_simulated list)
-  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernel/cuda/*.cu ${CMAKE_SOURCE_DIR}/src/kernel/cuda/*.cpp)
   string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
   separate_arguments(given UNIX_COMMAND "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${type}}")
   set(flags -x c++ -std=c++17 -fno-exceptions -fno-rtti -fno-threadsafe-statics -fPIE -I${CMAKE_SOURCE_DIR}/src -D_GNU_SOURCE
@@ -26,16 +25,17 @@ function(tutti_simulated list)
   if(TUTTI_SANITIZE)
     list(APPEND flags -fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   endif()
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/simulated)
+  file(MAKE_DIRECTORY ${folder})
   set(objects)
-  foreach(f ${kernels})
+  foreach(f ${ARGN})
     get_filename_component(name ${f} NAME)
-    set(object ${CMAKE_BINARY_DIR}/simulated/${name}.o)
+    set(object ${folder}/${name}.o)
     add_custom_command(OUTPUT ${object} DEPENDS ${f} DEPFILE ${object}.d
       COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${CMAKE_C_COMPILER} ${given} -O2 ${flags} -MD -MF ${object}.d -MT ${object} -c ${f} -o ${object}
       COMMENT "Compiling ${name}, to be simulated" VERBATIM)
     set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
     list(APPEND objects ${object})
   endforeach()
-  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/simulated)
   set(${list} ${${list}} ${objects} PARENT_SCOPE)
 endfunction()
