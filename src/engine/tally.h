@@ -40,8 +40,8 @@ struct tally tally_loss(struct engine *g);
 void tally_sequences(struct engine *g, double *nats);
 /* engine_token_nats. */
 void tally_tokens(struct engine *g, double *nats);
-/* Global L2 norm of the gradients, of the loss itself, and whether updates are made of them. They wait for the words, not
- * for updates. On the null device 0, yes. Local. */
+/* Global L2 norm of the gradients, of the loss itself, and whether updates are made of them. They wait for the words,
+ * not for updates. On the null device 0, yes. Local. */
 double tally_norm(const struct engine *g);
 bool tally_goes(const struct engine *g);
 /* Enqueues what the host knows of an update: the rate, and how many were made before. Local. */

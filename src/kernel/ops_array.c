@@ -131,7 +131,8 @@ const char *infer_losses(const struct op_attrs *at, int n_in, const struct view 
 {
     enum dtype to = at_array(at)->to;
     (void)n_in;
-    NEED(in[0].nd == 2 && in[0].dtype == DT_F64 && in[0].stride >= in[0].n[1], "losses are the rows of a matrix of f64");
+    NEED(in[0].nd == 2 && in[0].dtype == DT_F64 && in[0].stride >= in[0].n[1],
+         "losses are the rows of a matrix of f64");
     NEED(to == DT_F64 || to == DT_I64, "how many are not finite is an f64 or an i64");
     out[0] = dense1(to, 1);
     return NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The norm, what gradients are multiplied by, and whether weights follow from them. Exact squares are added from the smallest power of two to the
- * largest, so that nothing small is lost beside something large. */
+/* The norm, what gradients are multiplied by, and whether weights follow from them. Exact squares are added from the
+ * smallest power of two to the largest, so that nothing small is lost beside something large. */
 #include "kernel/words.h"
 
 #include <math.h>
@@ -28,8 +28,7 @@ struct kernel_call losses_call(void *count, enum dtype t, const double *sums, in
 {
     struct kernel_call c = {.op = OP_LOSSES, .phase = KERNEL_FWD, .n_in = 1, .n_out = 1};
     c.at = ATTRS(array, .to = t);
-    c.in[0] = (struct view){
-        .p = (void *)(uintptr_t)sums, .dtype = DT_F64, .nd = 2, .n = {rows, each}, .stride = each};
+    c.in[0] = (struct view){.p = (void *)(uintptr_t)sums, .dtype = DT_F64, .nd = 2, .n = {rows, each}, .stride = each};
     c.out[0] = flat_view(count, t, 1);
     return c;
 }

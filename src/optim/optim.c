@@ -241,7 +241,10 @@ void optim_step_some(struct store *s, struct stream *st, const struct optim_conf
 void optim_step(struct store *s, struct stream *st, const struct optim_config *c, const struct optim_tools *tools,
                 double lr, int64_t step, double grad_norm)
 {
-    struct optim_call x = {.s = s, .stream = st, .c = c, .own = {[WORD_LR] = lr, [WORD_MADE] = (double)step, [WORD_GOES] = 1}};
+    struct optim_call x = {.s = s,
+                           .stream = st,
+                           .c = c,
+                           .own = {[WORD_LR] = lr, [WORD_MADE] = (double)step, [WORD_GOES] = 1}};
     x.own[WORD_SCALE] = (double)step_scale(grad_norm, c->clip, s->grad_times);
     step_all(&x, tools, 0, s->table->n);
 }

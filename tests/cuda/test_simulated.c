@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulator of a GPU's blocks (kernel/cuda/sim.h): kernels that are right have the right numbers and the same bits in
- * every order; each planted fault is told by kernel, thread and line, or makes numbers wrong, or others in some order.
- * What is asked of a launch that no GPU grants is refused; products are added as the dial says. */
+/* The simulator of a GPU's blocks (kernel/cuda/sim.h): kernels that are right have the right numbers and the same bits
+ * in every order; each planted fault is told by kernel, thread and line, or makes numbers wrong, or others in some
+ * order. What is asked of a launch that no GPU grants is refused; products are added as the dial says. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suite: touches */
 /* The update as a program (optim/update_program.h): the same bits as by calls; every row counts, so that one that is
- * left out, or one that changes what it reads and is run twice, leaves other weights, moments or averages, and so do two
- * neighbours that change places, where one writes what the other has, and nowhere else; rows stand over the store's
+ * left out, or one that changes what it reads and is run twice, leaves other weights, moments or averages, and so do
+ * two neighbours that change places, where one writes what the other has, and nowhere else; rows stand over the store's
  * arrays and the step's words and nothing else, and print as what they are. */
 #include "toy.h"
 

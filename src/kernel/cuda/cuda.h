@@ -7,8 +7,8 @@
 #include "kernel/cuda/gpu_launch.h"
 #include "kernel/kernel.h"
 
-/* GPU_DECLARE_TYPED(norm_fwd), and GPU_TYPED(norm_fwd, 256) in a table: its kernels for f32, bf16 and f16, by enum dtype,
- * each of so many threads. */
+/* GPU_DECLARE_TYPED(norm_fwd), and GPU_TYPED(norm_fwd, 256) in a table: its kernels for f32, bf16 and f16, by enum
+ * dtype, each of so many threads. */
 #define GPU_DECLARE(name) extern void name##_simulated(const void *)
 #define GPU_DECLARE_TYPED(name)                                                                                        \
     GPU_DECLARE(name##_f32);                                                                                           \

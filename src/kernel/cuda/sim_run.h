@@ -25,9 +25,9 @@ extern const char *const sim_way_names[SIM_WAYS];
 struct sim_counts {
     int64_t launches, blocks, switches;
 };
-/* On memory that the caller can touch; returns when all blocks have ended. Any threads of the host may do so beside each
- * other. Order and dial: TUTTI_SIM_ORDER ("greedy:7"), TUTTI_SIM_PRODUCTS (a way of kernel/ref/accumulate.h; absent: as
- * an fp32 sum in order), unless sim_order_set says otherwise. */
+/* On memory that the caller can touch; returns when all blocks have ended. Any threads of the host may do so beside
+ * each other. Order and dial: TUTTI_SIM_ORDER ("greedy:7"), TUTTI_SIM_PRODUCTS (a way of kernel/ref/accumulate.h;
+ * absent: as an fp32 sum in order), unless sim_order_set says otherwise. */
 void sim_run(const struct gpu_launch *l);
 /* For all launches of this thread from now on; NULL: the environment's again. */
 void sim_order_set(const struct sim_order *o);
