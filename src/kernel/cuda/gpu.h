@@ -4,7 +4,7 @@
  *
  * A kernel takes one struct by value and dynamic shared memory only, laid over by a struct of its own:
  *
- *   GPU_KERNEL(norm_fwd_f32, norm_args, 256) { norm_shared *s = gpu_shared<norm_shared>(); ... }
+ *   GPU_KERNEL(norm_weights_sum, norm_weights_args, NORM_THREADS) { ... gpu_shared<norm_shared>() ... }
  *
  * Sums are made in a fixed order, and no floating-point number is added to by two threads: the same bits on every run.
  * Numbers are computed in fp32 and rounded once. C++17 without exceptions, RTTI, library. */
