@@ -3,7 +3,7 @@
 # suite: unwatched sanitizers
 # A GPU's kernels compiled by nvcc, where there is one: every file for an A100 and an H100, and what needs none of their instructions
 # for a T4; no spilled register, no memory of single threads, no warning. No GPU is needed.
-. "$2/tests/script.sh"
+. "$2/tests/script.sh" || exit 1
 nvcc=
 for at in "${CUDACXX:-}" "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc)" /usr/local/cuda/bin/nvcc; do
     if [ -z "$nvcc" ] && [ -n "$at" ] && [ -x "$at" ]; then nvcc=$at; fi
