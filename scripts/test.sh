@@ -121,7 +121,7 @@ other_levels() {
     "$root/scripts/build.sh" build-emulated -DTUTTI_EMULATE=ON
     for level in "${levels[@]}"; do
         if grep -qw "${flag[$level]}" /proc/cpuinfo; then continue; fi
-        TUTTI_ISA=$level suite "$level"'*' "$root/build-emulated" -R "$numeric" --timeout 3600
+        TUTTI_ISA=$level suite "$level"'*' "$root/build-emulated" -R "$numeric"
     done
 }
 
