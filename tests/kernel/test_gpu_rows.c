@@ -148,7 +148,11 @@ static void test_beyond(void **state)
     assert_true(kcase_forward(&k, gpu, 1) && kcase_backward(&k, gpu, 1));
     for (int64_t i = 0; i < 27; i++) assert_int_equal(isnan(view_get(&k.out[0], i / 9, i % 9)) != 0, i < 18);
     kcase_free(&k);
-    struct kcase r = {.op = OP_ROTARY, .dtype = DT_F16, .seed = 1, .n_in = 3, .at = ATTRS(rotary, .heads = 2, .head_dim = 6)};
+    struct kcase r = {.op = OP_ROTARY,
+                      .dtype = DT_F16,
+                      .seed = 1,
+                      .n_in = 3,
+                      .at = ATTRS(rotary, .heads = 2, .head_dim = 6)};
     r.in[0] = kcase_floats(&r, 3, 12, 1);
     r.in[1] = kcase_ints(&r, 3, 0, 3);
     view_set(&r.in[1], 0, 0, 4);

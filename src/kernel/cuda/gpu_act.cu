@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ACT: act_formulas.h along rows. Which kind it is, is asked once for 8 elements. */
+/* ACT: act_formula_body.h along rows. Which kind it is, is asked once for 8 elements. */
 #include "kernel/cuda/gpu_walk.h"
 #include "kernel/cuda/gpu_words.h"
 
-#include "kernel/act_formulas.h" /* in the words of the above */
+#include "kernel/act_formula_body.h" /* in the words of the above */
 #include "kernel/cuda/gpu_act_args.h"
 
 template <enum act_kind kind> GPU_FN void values(const gpu_eight &x, const gpu_eight &up, float cap, gpu_eight *y)
@@ -13,7 +13,8 @@ template <enum act_kind kind> GPU_FN void values(const gpu_eight &x, const gpu_e
 
 /* To what is in dx and dup. */
 template <enum act_kind kind>
-GPU_FN void gradients(const gpu_eight &g, const gpu_eight &x, const gpu_eight &up, float cap, gpu_eight *dx, gpu_eight *dup)
+GPU_FN void gradients(const gpu_eight &g, const gpu_eight &x, const gpu_eight &up, float cap, gpu_eight *dx,
+                      gpu_eight *dup)
 {
     for (int i = 0; i < WALK_COLS; i++) {
         act_gradients d = act_gradients_of(kind, g.v[i], x.v[i], up.v[i], cap);
@@ -53,7 +54,8 @@ template <class T> GPU_FN void backward(const act_args &a)
     bool gated = act_gated(a.kind);
     GPU_WALK(at, a.walk) {
         int64_t up_col = a.walk.cols + at.col;
-        gpu_eight x = gpu_get_eight<T>(a.x, at.row, at.col, at.left), g = gpu_get_eight<T>(a.dy, at.row, at.col, at.left);
+        gpu_eight x = gpu_get_eight<T>(a.x, at.row, at.col, at.left);
+        gpu_eight g = gpu_get_eight<T>(a.dy, at.row, at.col, at.left);
         gpu_eight dx = gpu_get_eight_or_0<T>(a.acc, at.row, at.col, at.left), up = {}, dup = {};
         if (gated) {
             up = gpu_get_eight<T>(a.x, at.row, up_col, at.left);

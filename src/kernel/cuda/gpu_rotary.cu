@@ -25,7 +25,10 @@ template <class T, bool neighbours> GPU_FN void turn(const rotary_args &a)
     int64_t pos = a.pos[token];
     bool known = pos >= 0 && pos < a.positions;
     gpu_eight co = {}, si = {};
-    if (known) co = gpu_get_eight<float>(a.table, pos, pair, left), si = gpu_get_eight<float>(a.table, pos, a.half + pair, left);
+    if (known) {
+        co = gpu_get_eight<float>(a.table, pos, pair, left);
+        si = gpu_get_eight<float>(a.table, pos, a.half + pair, left);
+    }
     for (int i = 0; i < PAIRS; i++) {
         if (!known) co.v[i] = NAN;
         if (a.back) si.v[i] = -si.v[i];

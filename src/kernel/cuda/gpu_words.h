@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_words.h: the words of vec.h in which formulas are written (exp_formula.h, act_formulas.h), over one number: a
+/* gpu_words.h: the words of vec.h in which formulas are written (exp_body.h, act_formula_body.h), over one number: a
  * GPU's thread computes what a lane of a CPU's vector does. Order: Local. */
 #ifndef TUTTI_KERNEL_CUDA_GPU_WORDS_H
 #define TUTTI_KERNEL_CUDA_GPU_WORDS_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* act_body.h: ACT over vec.h, forward and backward: act_formulas.h along rows. */
+/* act_body.h: ACT over vec.h, forward and backward: act_formula_body.h along rows. */
 #ifndef TUTTI_KERNEL_CPU_VEC_ACT_BODY_H
 #define TUTTI_KERNEL_CPU_VEC_ACT_BODY_H
 
 #include "kernel/cpu/vec/vec_rows.h"
 
-#include "kernel/act_formulas.h" /* in the words of the above */
+#include "kernel/act_formula_body.h" /* in the words of the above */
 
 /* A block of values: y of x, or of gate x and up. */
 VEC_INLINE void act_fwd_block(float *y, const float *x, const float *up, int64_t n, float cap, enum act_kind kind)

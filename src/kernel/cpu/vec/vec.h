@@ -27,7 +27,7 @@
 #else
 #include "kernel/cpu/vec/vec_avx2.h"
 #endif
-#include "kernel/exp_formula.h"
+#include "kernel/exp_body.h"
 
 VEC_INLINE vf vf_from_bf16(vi u) { return vi_float_bits(vi_shl(u, 16)); }
 /* Round to nearest even; NaN stays NaN: bit for bit bf16_from_f32, in the low half of each lane. */

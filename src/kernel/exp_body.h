@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exp_formula.h: the exponential, in the words of vec.h, which come first: over a vector on a CPU, over one number in a
+/* exp_body.h: the exponential, in the words of vec.h, which come first: over a vector on a CPU, over one number in a
  * GPU's kernels (cuda/gpu_words.h). Relative error below 2e-7: a minimax polynomial of degree 6. Order: Local. */
-#ifndef TUTTI_KERNEL_EXP_FORMULA_H
-#define TUTTI_KERNEL_EXP_FORMULA_H
+#ifndef TUTTI_KERNEL_EXP_BODY_H
+#define TUTTI_KERNEL_EXP_BODY_H
 
 VEC_INLINE vf v_exp(vf x)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* act_formulas.h: what ACT computes, value and slope, in the words of vec.h, as exp_formula.h has them.
+/* act_formula_body.h: what ACT computes, value and slope, in the words of vec.h, as exp_body.h has them.
  *
  * All follow from a logistic function, since (1 + tanh u)/2 = s(2u): one exponential and one division per element,
  * no cancellation for very negative x. With s = s(z):
@@ -16,11 +16,11 @@
  * (beyond, both are less than any float): it keeps its digits for very negative x, and the slope needs the same
  * exponential. In all: y within 4e-7 at |x| = 13, and within 8e-7 of itself where it is above 0.001.
  */
-#ifndef TUTTI_KERNEL_ACT_FORMULAS_H
-#define TUTTI_KERNEL_ACT_FORMULAS_H
+#ifndef TUTTI_KERNEL_ACT_FORMULA_BODY_H
+#define TUTTI_KERNEL_ACT_FORMULA_BODY_H
 
 #include "kernel/act_kind.h"
-#include "kernel/tanh_formula.h"
+#include "kernel/tanh_body.h"
 
 struct logistic {
     vf s, rest; /* s(z) and 1 - s(z) */
