@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernel/act_kind.h"
 #include "layout/codec.h"
 #include "layout/dtype.h"
 #include "layout/format.h"
@@ -217,28 +218,13 @@ struct norm_attrs {
  *   ADD        a_TD, b_TD [, index_T i32]                          y_TD = a + dropout(b)
  *   DROPOUT    x_TD [, index_T i32]                                y_TD
  *   COPY       x                                                   y = x, cast to y's dtype; no attributes
+ * ACT's kinds: act_kind.h.
  * ADD, DROPOUT: index_T says which token of the microbatch a row is; absent: rows are tokens in order.
  * COPY takes the dtype of y from out[0].dtype as the caller set it before infer. */
-enum act_kind {
-    ACT_GELU /* tanh form, "gelu_new" */,
-    ACT_SWIGLU,
-    ACT_GELU_ERF /* x times the normal distribution */,
-    ACT_TANH,
-    ACT_GEGLU /* gelu(gate) up, tanh form */,
-    ACT_CAP /* cap tanh(x / cap) */,
-    ACT_GELU_QUICK /* x sigmoid(1.702 x) (CLIP) */,
-    ACT_CLAMPED /* of gate g <= cap and up u in [-cap, cap]: g sigmoid(1.702 g) (u + 1) (gpt-oss) */,
-    ACT_RELU2 /* max(x, 0) squared (So et al. 2021, "Primer"; Nemotron) */,
-    ACT_RELU /* max(x, 0), slope 0 at 0 */,
-    ACT_TIMES /* cap x */,
-    ACT_N
-};
 struct act_attrs {
     enum act_kind kind;
     float cap; /* ACT_CAP, ACT_CLAMPED, ACT_TIMES */
 };
-static inline bool act_gated(enum act_kind k) { return k == ACT_SWIGLU || k == ACT_GEGLU || k == ACT_CLAMPED; }
-#define ACT_CLAMPED_SLOPE 1.702f /* also of ACT_GELU_QUICK */
 struct dropout_attrs {
     float p;         /* probability of zero; kept values are multiplied by 1/(1-p) */
     uint64_t stream; /* of random numbers */

@@ -233,9 +233,10 @@ static void test_activations(void **state)
 static void test_activations_of_nan(void **state)
 {
     (void)state;
-    static const struct kernel_family *const families[] = {&kernel_family_ref, &kernel_family_cpu};
+    static const struct kernel_family *const families[] = {&kernel_family_ref, &kernel_family_cpu, &kernel_family_cuda};
     for (int act = 0; act < ACT_N; act++)
-        for (int f = 0; f < 2; f++) {
+        for (int f = 0; f < 3; f++) {
+            if (f == 2 && !families[f]->slot[OP_ACT][KERNEL_FWD].run) continue; /* it is not built in */
             bool gated = act_gated((enum act_kind)act);
             struct kcase k = {.op = OP_ACT,
                               .dtype = DT_F32,

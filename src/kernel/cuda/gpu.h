@@ -29,6 +29,7 @@ struct f16_t {
 #define GPU_FN static __device__ __forceinline__
 #define GPU_KERNEL(name, args_t, threads)                                                                              \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ args_t a)
+#define GPU_ROLLED _Pragma("unroll 1") /* before a loop whose body is to be there once */
 extern __shared__ __align__(1024) unsigned char gpu_shared_bytes[];
 template <class T> GPU_FN T *gpu_shared() { return (T *)gpu_shared_bytes; }
 
@@ -100,6 +101,14 @@ template <class T> GPU_FN void gpu_store(void *p, T v) { *(T *)p = v; }
 GPU_FN float gpu_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 GPU_FN float gpu_mul(float a, float b) { return __fmul_rn(a, b); }
 GPU_FN float gpu_add(float a, float b) { return __fadd_rn(a, b); }
+GPU_FN float gpu_reciprocal(float v) /* within 1 ulp; a subnormal result is 0 */
+{
+    float f;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(f) : "f"(v));
+    return f;
+}
+GPU_FN int gpu_bits(uint32_t v) { return __popc(v); }               /* that are set */
+GPU_FN int gpu_lowest_bit(uint32_t v) { return __ffs((int)v) - 1; } /* of one that is not 0 */
 #else
 #include "kernel/cuda/gpu_sim.h"
 #endif

@@ -2,20 +2,7 @@
 /* RMSNORM, HEADNORM and LAYERNORM (kernel/ref/norm.c has the formulas). An item, a row or a head of one, is done by a
  * warp, or by a block where it is long. Gradients of weights are sums over rows in two passes: chunks of rows, each
  * column by a thread, then the chunks in order. */
-#include "kernel/cuda/gpu.h"
-#include "kernel/cuda/gpu_norm_args.h"
-
-/* The item's threads: a warp or the block; the sum over them. */
-template <bool wide> GPU_FN float sum_of(float v)
-{
-    return wide ? gpu_block_sum(v, gpu_shared<norm_shared>()->room) : gpu_warp_sum(v);
-}
-template <bool wide> GPU_FN int64_t item_here()
-{
-    return wide ? gpu_block() : gpu_block() * (NORM_THREADS / GPU_WARP) + gpu_warp();
-}
-template <bool wide> GPU_FN int at() { return wide ? gpu_thread() : gpu_lane(); }
-template <bool wide> GPU_FN int together() { return wide ? (int)NORM_THREADS : (int)GPU_WARP; }
+#include "kernel/cuda/gpu_norm_item.h"
 
 template <class T, bool wide> GPU_FN void forward(const norm_args &a)
 {

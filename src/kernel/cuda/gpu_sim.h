@@ -11,6 +11,7 @@
     extern "C" void name##_simulated(const void *p);                                                                   \
     extern "C" void name##_simulated(const void *p) { name(*(const args_t *)p); }                                      \
     static void name(const args_t &a)
+#define GPU_ROLLED
 template <class T> GPU_FN T *gpu_shared() { return (T *)sim_block_now->shared; }
 
 GPU_FN int gpu_thread() { return sim_lane_now->thread; }
@@ -145,5 +146,8 @@ template <class T> GPU_FN void gpu_store(void *p, T v, SIM_LINE)
 GPU_FN float gpu_fma(float a, float b, float c) { return fmaf(a, b, c); }
 GPU_FN float gpu_mul(float a, float b) { return a * b; }
 GPU_FN float gpu_add(float a, float b) { return a + b; }
+GPU_FN float gpu_reciprocal(float v) { return 1 / v; }
+GPU_FN int gpu_bits(uint32_t v) { return __builtin_popcount(v); }
+GPU_FN int gpu_lowest_bit(uint32_t v) { return __builtin_ctz(v); }
 
 #endif

@@ -16,8 +16,8 @@
 #include "kernel/attention_heads.h"
 #include "kernel/cpu/attention/attention.h"
 #include "kernel/cpu/vec/philox_body.h"
-#include "kernel/cpu/vec/tanh_body.h"
 #include "kernel/cpu/vec/vec_rows.h"
+#include "kernel/tanh_body.h"
 #include "layout/document_ids.h"
 #include "layout/sequence.h"
 

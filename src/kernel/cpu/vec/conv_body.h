@@ -68,7 +68,7 @@ VEC_INLINE vf conv_sum(const struct conv *o, const struct conv_row *r, int64_t c
 VEC_INLINE vf conv_grad(const struct conv *o, const struct conv_row *r, const void *dy, int64_t ch, int k, enum dtype t)
 {
     vf v = conv_sum(o, r, ch, k, t);
-    struct logistic l = logistic(v);
+    struct logistic l = logistic_of(v);
     return v_get(dy, ch, k, t) * l.s * vf_fma(v, l.rest, vf_set(1.0f));
 }
 
@@ -102,7 +102,7 @@ VEC_INLINE void conv_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t h
         for (int64_t ch = 0; ch < o.C; ch += VL) {
             int k = v_count(o.C - ch);
             vf v = conv_sum(&o, &r, ch, k, t);
-            v_put(y, ch, k, t, v * logistic(v).s);
+            v_put(y, ch, k, t, v * logistic_of(v).s);
         }
     }
 }

@@ -20,7 +20,7 @@ struct gated {
 VEC_INLINE struct gated gated_at(const struct kernel_call *c, int64_t row, int64_t i, int k, enum dtype t)
 {
     struct gated v = {.y = v_get(row_at(&c->in[0], row), i, k, t), .z = v_get(row_at(&c->in[1], row), i, k, t)};
-    v.l = logistic(v.z);
+    v.l = logistic_of(v.z);
     v.g = v.y * v.z * v.l.s;
     return v;
 }

@@ -27,6 +27,7 @@
 #else
 #include "kernel/cpu/vec/vec_avx2.h"
 #endif
+#include "kernel/exp_body.h"
 
 VEC_INLINE vf vf_from_bf16(vi u) { return vi_float_bits(vi_shl(u, 16)); }
 /* Round to nearest even; NaN stays NaN: bit for bit bf16_from_f32, in the low half of each lane. */
@@ -127,20 +128,6 @@ VEC_INLINE void v_put_one(void *p, int64_t i, enum dtype t, float x)
     else ((uint16_t *)p)[i] = f16_from_f32(x);
 }
 
-VEC_INLINE vf v_exp(vf x)
-{
-    x = vf_min(vf_set(89.0f), vf_max(vf_set(-104.0f), x)); /* in this order NaN passes through */
-    vf n = vf_round(x * vf_set(1.44269504f));
-    vf r = vf_fma(n, vf_set(-0.693359375f), x); /* ln 2, high part: exact for these n */
-    r = vf_fma(n, vf_set(2.12194440e-4f), r);   /* and low part */
-    vf p = vf_fma(r, vf_set(0x1.709ba2p-10f), vf_set(0x1.129052p-7f));
-    p = vf_fma(p, r, vf_set(0x1.55515ep-5f));
-    p = vf_fma(p, r, vf_set(0x1.5553c0p-3f));
-    p = vf_fma(p, r, vf_set(0x1.000002p-1f));
-    p = vf_fma(p, r, vf_set(1.0f));
-    p = vf_fma(p, r, vf_set(1.0f));
-    return vf_scale2(p, n);
-}
 /* 2^x for x <= 128; very negative x (also -1e30, never -inf) gives 0. Degree 6, with `rough` degree 5 (4e-7). */
 VEC_INLINE vf v_exp2(vf x, int rough)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tanh_body.h: tanh over vec.h, for soft caps.
+/* tanh_body.h: tanh in the words of vec.h, as exp_body.h has them: for soft caps.
  *
  * tanh u = 2/(1 + e^-2u) - 1, which cancels near 0: below 1/4 it is the series to u^9 instead. Within 3e-7 of itself
  * everywhere; 1 for large u, where no exponential overflows. NaN passes.
  */
-#ifndef TUTTI_KERNEL_CPU_VEC_TANH_BODY_H
-#define TUTTI_KERNEL_CPU_VEC_TANH_BODY_H
+#ifndef TUTTI_KERNEL_TANH_BODY_H
+#define TUTTI_KERNEL_TANH_BODY_H
 
-#include "kernel/cpu/vec/vec.h"
+#include "kernel/exp_body.h"
 
 VEC_INLINE vf v_tanh(vf u)
 {
