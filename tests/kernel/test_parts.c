@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows on parts of what a model axis splits, put together again, are the whole row: heads of attention (also where a
  * part's query heads begin in the middle of a key head, or a part has none), a table of tokens and cross-entropy by
- * vocabulary, dropout on any choice of rows. Reference and vector families, f32 and bf16. */
+ * vocabulary, dropout on any choice of rows. Reference and vector families, f32 and bf16; a GPU's too for
+ * the loss. */
 #include "kernel/harness.h"
 
 #include "layout/region.h"
 
 enum { T = 14, SEQ = 7, A = 8, V = 53, D = 20 };
-static const struct kernel_family *const families[] = {&kernel_family_ref, &kernel_family_cpu};
+static const struct kernel_family *const families[] = {&kernel_family_ref, &kernel_family_cpu, &kernel_family_cuda};
 
 static double tolerance(enum dtype t) { return t == DT_F32 ? 2e-5 : 2e-2; }
 
@@ -187,10 +188,11 @@ static void check_xent(const struct kernel_family *f, enum dtype t, int64_t voca
 static void test_vocabulary(void **state)
 {
     (void)state;
-    for (size_t f = 0; f < 2; f++)
+    for (size_t f = 0; f < 3; f++)
         for (int t = 0; t < 2; t++)
             for (int parts = 1; parts <= 5; parts++) {
-                check_embed(families[f], kcase_dtypes[t], parts);
+                if (f < 2) check_embed(families[f], kcase_dtypes[t], parts);
+                if (f == 2 && !families[f]->slot[OP_XENT][KERNEL_FWD].run) continue; /* not built in */
                 for (int each = 0; each < 2; each++) check_xent(families[f], kcase_dtypes[t], V, parts, each);
                 check_xent(families[f], kcase_dtypes[t], 3, parts, false); /* parts without a column */
             }

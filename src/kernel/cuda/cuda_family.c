@@ -15,6 +15,9 @@ const struct kernel_family kernel_family_cuda = {
         [OP_RMSNORM] = NORM,
         [OP_HEADNORM] = NORM,
         [OP_LAYERNORM] = NORM,
+        [OP_XENT] = {[KERNEL_FWD] = {.run = gpu_xent_fwd, .accepts = gpu_xent_accepts, .scratch = gpu_xent_fwd_scratch},
+                     [KERNEL_BWD_IN] = {.run = gpu_xent_bwd_in, .accepts = gpu_xent_accepts}},
+        [OP_XENT_PART] = {[KERNEL_FWD] = {.run = gpu_xent_part, .accepts = gpu_xent_accepts}},
     },
 };
 /* clang-format on */

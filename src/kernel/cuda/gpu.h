@@ -7,6 +7,8 @@
  *   GPU_KERNEL(name, struct name_args, 256) { struct mine *s = gpu_shared<struct mine>(); ... }
  *
  * Sums are made in a fixed order, and no floating-point number is added to by two threads: the same bits on every run.
+ * Integers are (gpu_count). gpu_mul, gpu_add, gpu_fma, gpu_div, gpu_sqrt round each by itself: where bits must be those
+ * of a processor, since nvcc fuses what is written with operators.
  * Numbers are computed in fp32 and rounded once. C++17 without exceptions, RTTI, library. */
 #ifndef TUTTI_KERNEL_CUDA_GPU_H
 #define TUTTI_KERNEL_CUDA_GPU_H
@@ -100,6 +102,14 @@ template <class T> GPU_FN void gpu_store(void *p, T v) { *(T *)p = v; }
 GPU_FN float gpu_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 GPU_FN float gpu_mul(float a, float b) { return __fmul_rn(a, b); }
 GPU_FN float gpu_add(float a, float b) { return __fadd_rn(a, b); }
+GPU_FN float gpu_div(float a, float b) { return __fdiv_rn(a, b); }
+GPU_FN float gpu_sqrt(float v) { return __fsqrt_rn(v); }
+GPU_FN double gpu_fma(double a, double b, double c) { return __fma_rn(a, b, c); }
+GPU_FN double gpu_mul(double a, double b) { return __dmul_rn(a, b); }
+GPU_FN double gpu_add(double a, double b) { return __dadd_rn(a, b); }
+GPU_FN double gpu_div(double a, double b) { return __ddiv_rn(a, b); }
+GPU_FN void gpu_count(uint32_t *p, uint32_t v) { atomicAdd(p, v); }
+GPU_FN void gpu_count(uint64_t *p, uint64_t v) { atomicAdd((unsigned long long *)p, (unsigned long long)v); }
 #else
 #include "kernel/cuda/gpu_sim.h"
 #endif

@@ -145,5 +145,14 @@ template <class T> GPU_FN void gpu_store(void *p, T v, SIM_LINE)
 GPU_FN float gpu_fma(float a, float b, float c) { return fmaf(a, b, c); }
 GPU_FN float gpu_mul(float a, float b) { return a * b; }
 GPU_FN float gpu_add(float a, float b) { return a + b; }
+GPU_FN float gpu_div(float a, float b) { return a / b; }
+GPU_FN float gpu_sqrt(float v) { return sqrtf(v); }
+GPU_FN double gpu_fma(double a, double b, double c) { return fma(a, b, c); }
+GPU_FN double gpu_mul(double a, double b) { return a * b; }
+GPU_FN double gpu_add(double a, double b) { return a + b; }
+GPU_FN double gpu_div(double a, double b) { return a / b; }
+/* A block runs on one thread of the host, and no two launches count in one place. */
+GPU_FN void gpu_count(uint32_t *p, uint32_t v) { *p += v; }
+GPU_FN void gpu_count(uint64_t *p, uint64_t v) { *p += v; }
 
 #endif
