@@ -59,19 +59,7 @@ struct flat_ops { /* attrs.h says what each computes */
 extern const struct flat_ops flat_ops_ref, flat_ops_cpu;
 void update_ref(struct team *team, const struct update_args *a);
 
-enum { FLAT_BLOCK = 4096, FLAT_LANES = 16 };
 enum { FLAT_TREE_DEPTH = 16 }; /* a tree has fewer parts than 2 to the power of it */
-
-/* The square of x as exponent bits and an integer: x * x = *m times 4^(max(bits, 1) - 150). */
-static inline uint32_t flat_square(float x, uint64_t *m)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    uint32_t e = u >> 23 & 255;
-    uint64_t mantissa = (u & 0x7fffff) | (e ? 0x800000u : 0);
-    *m = mantissa * mantissa;
-    return e;
-}
 
 /* What sum_into can do. */
 static inline void flat_sum_check(enum dtype t, enum dtype f)

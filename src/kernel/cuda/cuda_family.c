@@ -18,6 +18,15 @@ const struct kernel_family kernel_family_cuda = {
         [OP_XENT] = {[KERNEL_FWD] = {.run = gpu_xent_fwd, .accepts = gpu_xent_accepts, .scratch = gpu_xent_fwd_scratch},
                      [KERNEL_BWD_IN] = {.run = gpu_xent_bwd_in, .accepts = gpu_xent_accepts}},
         [OP_XENT_PART] = {[KERNEL_FWD] = {.run = gpu_xent_part, .accepts = gpu_xent_accepts}},
+        [OP_CAST] = {{.run = gpu_cast}},
+        [OP_SUM_INTO] = {{.run = gpu_sum_into}},
+        [OP_SUM_TREE] = {{.run = gpu_sum_tree}},
+        [OP_SUM_PARTS] = {{.run = gpu_sum_parts, .accepts = gpu_sum_parts_accepts}},
+        [OP_SUM_SQUARES] = {{.run = gpu_sum_squares, .scratch = gpu_sum_squares_scratch}},
+        [OP_EXACT_SQUARES] = {{.run = gpu_exact_squares}},
+        [OP_FIND_NONFINITE] = {{.run = gpu_find_nonfinite, .scratch = gpu_find_nonfinite_scratch}},
+        [OP_LOSSES] = {{.run = gpu_losses}},
+        [OP_CLIP] = {{.run = gpu_clip}},
     },
 };
 /* clang-format on */

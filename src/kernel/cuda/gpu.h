@@ -33,6 +33,7 @@ struct f16_t {
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ args_t a)
 extern __shared__ __align__(1024) unsigned char gpu_shared_bytes[];
 template <class T> GPU_FN T *gpu_shared() { return (T *)gpu_shared_bytes; }
+#define GPU_UNROLL _Pragma("unroll")
 
 GPU_FN int gpu_thread() { return (int)threadIdx.x; }
 GPU_FN int gpu_threads() { return (int)blockDim.x; }

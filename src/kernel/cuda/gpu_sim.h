@@ -12,6 +12,7 @@
     extern "C" void name##_simulated(const void *p) { name(*(const args_t *)p); }                                      \
     static void name(const args_t &a)
 template <class T> GPU_FN T *gpu_shared() { return (T *)sim_block_now->shared; }
+#define GPU_UNROLL
 
 GPU_FN int gpu_thread() { return sim_lane_now->thread; }
 GPU_FN int gpu_threads() { return sim_block_now->threads; }
