@@ -79,22 +79,20 @@ static inline double flat_fold(double lane[FLAT_LANES])
     return lane[0];
 }
 
-/* AdamW (Loshchilov and Hutter 2019) as PyTorch orders it: p -= lr wd p, then
- * p -= lr/bias1 * m / (sqrt(v) / sqrt(bias2) + eps). */
+/* adamw_step's, and 1 - beta. */
 struct adamw_factors {
-    float new1, new2; /* 1 - beta */
-    float decay;      /* -lr * weight_decay */
-    float root_scale; /* 1 / sqrt(bias2) */
-    float step;       /* -lr / bias1 */
+    float new1, new2;
+    float decay, root_scale, step;
 };
 static inline struct adamw_factors adamw_factors(const struct adamw_args *a)
 {
+    struct adamw_step s = adamw_step_of(a->lr, a->weight_decay, a->bias1, a->bias2);
     return (struct adamw_factors){
         .new1 = 1.0f - a->beta1,
         .new2 = 1.0f - a->beta2,
-        .decay = -a->lr * a->weight_decay,
-        .root_scale = (float)(1.0 / sqrt(a->bias2)),
-        .step = -a->lr / a->bias1,
+        .decay = s.decay,
+        .root_scale = s.root_scale,
+        .step = s.step,
     };
 }
 

@@ -45,5 +45,7 @@ kernel_fn gpu_cast, gpu_sum_into, gpu_sum_tree, gpu_sum_parts, gpu_sum_squares, 
 bool gpu_sum_parts_accepts(const struct kernel_call *c);
 size_t gpu_sum_squares_scratch(const struct kernel_call *c, int n_threads);
 size_t gpu_find_nonfinite_scratch(const struct kernel_call *c, int n_threads);
+kernel_fn gpu_update;
+bool gpu_update_accepts(const struct kernel_call *c);
 
 #endif

@@ -8,6 +8,7 @@
     {[KERNEL_FWD] = {.run = gpu_norm_fwd, .accepts = gpu_norm_accepts},                                                \
      [KERNEL_BWD_IN] = {.run = gpu_norm_bwd_in, .accepts = gpu_norm_accepts},                                          \
      [KERNEL_BWD_W] = {.run = gpu_norm_bwd_w, .accepts = gpu_norm_accepts, .scratch = gpu_norm_bwd_w_scratch}}
+#define UPDATE {{.run = gpu_update, .accepts = gpu_update_accepts}}
 
 const struct kernel_family kernel_family_cuda = {
     .name = "cuda-sim",
@@ -27,6 +28,22 @@ const struct kernel_family kernel_family_cuda = {
         [OP_FIND_NONFINITE] = {{.run = gpu_find_nonfinite, .scratch = gpu_find_nonfinite_scratch}},
         [OP_LOSSES] = {{.run = gpu_losses}},
         [OP_CLIP] = {{.run = gpu_clip}},
+        [OP_ADAMW] = UPDATE,
+        [OP_SGD] = UPDATE,
+        [OP_LION] = UPDATE,
+        [OP_MOMENTUM] = UPDATE,
+        [OP_UNIT] = UPDATE,
+        [OP_BLEND] = UPDATE,
+        [OP_ADAMW16] = UPDATE,
+        [OP_ADAMW8] = UPDATE,
+        [OP_APPLY] = UPDATE,
+        [OP_AVERAGE] = UPDATE,
+        [OP_ROUND] = UPDATE,
+        [OP_FACTOR_SUMS] = UPDATE,
+        [OP_FACTOR_KEEP] = UPDATE,
+        [OP_FACTOR_MEAN] = UPDATE,
+        [OP_FACTOR_SIZE] = UPDATE,
+        [OP_FACTOR_APPLY] = UPDATE,
     },
 };
 /* clang-format on */
