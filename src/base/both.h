@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* both.h: functions of headers that a GPU's kernels share with the host: what is computed is written once. Such a header
- * is C11 and C++17, includes libc only, and has nothing that a C++ compiler refuses (compound literals). Order: Local. */
+/* both.h: functions of headers that a GPU's kernels share with the host: what is computed is written once. Such a
+ * header is C11 and C++17, and has nothing that a C++ compiler refuses (compound literals). Order: Local. */
 #ifndef TUTTI_BASE_BOTH_H
 #define TUTTI_BASE_BOTH_H
 

@@ -150,7 +150,7 @@ TUTTI_FN void update_factors_by(int kind, bool flag, int scale_at, int64_t whole
     }
 }
 
-/* Of UPDATE_ROUND: how many elements from i on have words in a row, at most n; *word: of the first. Element 0 is element
+/* Of UPDATE_ROUND: how many elements from i on have words in a row, at most n; *word: of the first. Element 0 is number
  * `at` of a box of rows of `cols`, which begins at element `first` of the whole, whose rows have `wide`. */
 TUTTI_FN int64_t chance_words(int64_t at, int64_t cols, int64_t first, int64_t wide, int64_t i, int64_t n,
                               uint64_t *word)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* xent_parts.h: cross-entropy over a vocabulary that several ranks share, for every kernel family: where a target
- * stands in a part, and how the parts' statistics become the whole row's. Floors 0-1, kernel.h and xent_row.h only. Order: Local.
+ * stands in a part, and how the parts' statistics become the whole row's. Floors 0-1 and kernel.h only. Order: Local.
  *
  *   max = max_p m_p     sum = sum_p s_p exp(m_p - max)     nats = max + log(sum) - target's logit (0 but in one part)
  *

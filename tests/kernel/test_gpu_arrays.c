@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole arrays and updates of a GPU's family: the bits of the reference for odd lengths, addresses that nothing divides,
- * all types, in every order of a simulated block's threads. What they mean: test_flat.c, test_update.c. */
+/* Whole arrays and updates of a GPU's family: the bits of the reference for odd lengths, addresses that nothing
+ * divides, all types, in every order of a simulated block's threads. What they mean: test_flat.c, test_update.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-entropy of a GPU's family over vocabularies as wide as models have, which random cases do not reach: against the
- * reference, with the same bits in every order of a simulated block's threads; its sums where tokens are in several
+/* Cross-entropy of a GPU's family over vocabularies as wide as models have, which random cases do not reach: against
+ * the reference, with the same bits in every order of a simulated block's threads; its sums where tokens are in several
  * chunks; and a target that is no token. */
 #include "kernel/harness.h"
 #include "kernel/sim_orders.h"

@@ -146,7 +146,7 @@ GPU_KERNEL(sum_squares_sum, flat_args, FLAT_THREADS)
 }
 
 /* A square has 48 bits, counted in pieces of 16: a counter of 32 bits is full after 65537 of them, and the threads that
- * share one bring at most FLAT_THREADS / FLAT_COPIES * FLAT_EXACT_EACH. Several copies: gradients have few exponents. */
+ * share one bring at most FLAT_THREADS / FLAT_COPIES * FLAT_EXACT_EACH. Copies: gradients have few exponents. */
 GPU_KERNEL(exact_squares, flat_args, FLAT_THREADS)
 {
     static_assert(FLAT_THREADS / FLAT_COPIES * FLAT_EXACT_EACH <= 65537, "a counter is full");

@@ -25,7 +25,8 @@ GPU_FN void unit_own(const change_args &a, const float *f, float *own)
 GPU_FN void factor_apply_own(const change_args &a, const float *f, float *own)
 {
     const double *size = (const double *)a.p[FACTOR_APPLY_SIZE];
-    double n = (double)a.whole, lr = (double)f[FACTOR_APPLY_LR], over = sqrt(size[0] / n) / (double)f[FACTOR_APPLY_CLIP];
+    double n = (double)a.whole, lr = (double)f[FACTOR_APPLY_LR];
+    double over = sqrt(size[0] / n) / (double)f[FACTOR_APPLY_CLIP];
     if (a.flag) lr = gpu_mul(lr, fmax((double)f[FACTOR_APPLY_LEAST], sqrt(size[1] / n)));
     own[0] = (float)(-lr / fmax(1.0, over));
     own[1] = (float)gpu_mul(-lr, (double)f[FACTOR_APPLY_DECAY]);
