@@ -7,7 +7,7 @@
 #if defined(__CUDACC__)
 #define TUTTI_FN static __host__ __device__ inline
 #else
-#define TUTTI_FN static inline
+#define TUTTI_FN static inline __attribute__((unused))
 #endif
 
 #endif

@@ -124,10 +124,4 @@ uint64_t rng_stream(const char *name)
 }
 
 /* The finaliser of SplitMix64 spreads the step over all bits. */
-uint64_t rng_stream_at(uint64_t stream, uint64_t step)
-{
-    uint64_t z = step + 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return stream ^ z ^ (z >> 31);
-}
+uint64_t rng_stream_at(uint64_t stream, uint64_t step) { return philox_stream_at(stream, step); }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flat.h: flat operations: whole arrays beside the tape, casts, sums of gradients, norms (attrs.h says what each
  * computes). Each as a call of the operation table, and as that call on a stream, with addresses of the stream's
- * device. Includes: kernel.h. Order: Local. */
+ * device. Includes: kernel.h, squares.h. Order: Local. */
 #ifndef TUTTI_KERNEL_FLAT_H
 #define TUTTI_KERNEL_FLAT_H
 
 #include "kernel/kernel.h"
-
-enum { FLAT_SQUARES_BINS = 256, FLAT_SQUARES_WORDS = 2 * FLAT_SQUARES_BINS };
+#include "kernel/squares.h"
 
 /* A window on n elements in a row. */
 struct view flat_view(void *p, enum dtype t, int64_t n);

@@ -59,19 +59,7 @@ struct flat_ops { /* attrs.h says what each computes */
 extern const struct flat_ops flat_ops_ref, flat_ops_cpu;
 void update_ref(struct team *team, const struct update_args *a);
 
-enum { FLAT_BLOCK = 4096, FLAT_LANES = 16 };
 enum { FLAT_TREE_DEPTH = 16 }; /* a tree has fewer parts than 2 to the power of it */
-
-/* The square of x as exponent bits and an integer: x * x = *m times 4^(max(bits, 1) - 150). */
-static inline uint32_t flat_square(float x, uint64_t *m)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    uint32_t e = u >> 23 & 255;
-    uint64_t mantissa = (u & 0x7fffff) | (e ? 0x800000u : 0);
-    *m = mantissa * mantissa;
-    return e;
-}
 
 /* What sum_into can do. */
 static inline void flat_sum_check(enum dtype t, enum dtype f)
@@ -91,22 +79,20 @@ static inline double flat_fold(double lane[FLAT_LANES])
     return lane[0];
 }
 
-/* AdamW (Loshchilov and Hutter 2019) as PyTorch orders it: p -= lr wd p, then
- * p -= lr/bias1 * m / (sqrt(v) / sqrt(bias2) + eps). */
+/* adamw_step's, and 1 - beta. */
 struct adamw_factors {
-    float new1, new2; /* 1 - beta */
-    float decay;      /* -lr * weight_decay */
-    float root_scale; /* 1 / sqrt(bias2) */
-    float step;       /* -lr / bias1 */
+    float new1, new2;
+    float decay, root_scale, step;
 };
 static inline struct adamw_factors adamw_factors(const struct adamw_args *a)
 {
+    struct adamw_step s = adamw_step_of(a->lr, a->weight_decay, a->bias1, a->bias2);
     return (struct adamw_factors){
         .new1 = 1.0f - a->beta1,
         .new2 = 1.0f - a->beta2,
-        .decay = -a->lr * a->weight_decay,
-        .root_scale = (float)(1.0 / sqrt(a->bias2)),
-        .step = -a->lr / a->bias1,
+        .decay = s.decay,
+        .root_scale = s.root_scale,
+        .step = s.step,
     };
 }
 

@@ -13,7 +13,8 @@
  * A second moment that is not 0 never becomes 0: a step divides by its root (Li et al. 2023, section 3.2).
  *
  * Blocks are cut in rows of a matrix, by column: a row of c columns has ceil(c / block) of them, the last of what is
- * left. So whoever cuts rows cuts no block. Includes: libc. Order: Local.
+ * left. So whoever cuts rows cuts no block. Includes: libc;
+ * for the host and for a GPU. Order: Local.
  */
 #ifndef TUTTI_KERNEL_MOMENTS_H
 #define TUTTI_KERNEL_MOMENTS_H
@@ -22,6 +23,8 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/fn.h"
 
 enum { MOMENTS_BLOCK = 2048 /* the longest */, MOMENT_DECADES = 7 };
 
@@ -32,7 +35,7 @@ struct moment_map {
     float top;                                            /* above it is 1 */
 };
 
-static inline void moment_map_init(struct moment_map *m, bool has_sign)
+TUTTI_FN void moment_map_init(struct moment_map *m, bool has_sign)
 {
     double unit = 1e-6, last = 0, first = 0;
     for (int e = 0; e < MOMENT_DECADES; e++, unit *= 10) {
@@ -50,7 +53,7 @@ static inline void moment_map_init(struct moment_map *m, bool has_sign)
 }
 
 /* The code of y >= 0, at most 255; 256: it is 1. */
-static inline uint32_t moment_code(const struct moment_map *m, float y)
+TUTTI_FN uint32_t moment_code(const struct moment_map *m, float y)
 {
     int e = MOMENT_DECADES - 1;
     if (y > m->top) return 256;
@@ -61,30 +64,30 @@ static inline uint32_t moment_code(const struct moment_map *m, float y)
     return (uint32_t)(k > m->n[e] ? k : m->n[e]);
 }
 
-static inline float moment_value(const struct moment_map *m, uint32_t k)
+TUTTI_FN float moment_value(const struct moment_map *m, uint32_t k)
 {
     int e = MOMENT_DECADES - 1;
     while (e >= 0 && (float)k < m->n[e]) e--;
     return e < 0 ? 0 : fmaf(m->step[e], (float)k, m->base[e]);
 }
 
-static inline uint8_t moment_encode_signed(const struct moment_map *m, float y)
+TUTTI_FN uint8_t moment_encode_signed(const struct moment_map *m, float y)
 {
     uint32_t k = moment_code(m, fabsf(y));
     if (k > 255) return y > 0 ? 0x80 : 0xff;
     return (uint8_t)(k && y < 0 ? k | 0x80 : k);
 }
-static inline float moment_decode_signed(const struct moment_map *m, uint8_t code)
+TUTTI_FN float moment_decode_signed(const struct moment_map *m, uint8_t code)
 {
     float v = moment_value(m, code & 0x7f);
     return code == 0x80 ? 1 : code & 0x80 ? -v : v;
 }
-static inline uint8_t moment_encode_unsigned(const struct moment_map *m, float y)
+TUTTI_FN uint8_t moment_encode_unsigned(const struct moment_map *m, float y)
 {
     uint32_t k = moment_code(m, y);
     return (uint8_t)(k > 255 ? 1 : k);
 }
-static inline float moment_decode_unsigned(const struct moment_map *m, uint8_t code)
+TUTTI_FN float moment_decode_unsigned(const struct moment_map *m, uint8_t code)
 {
     return code == 1 ? 1 : moment_value(m, code);
 }
@@ -94,14 +97,17 @@ static inline float moment_decode_unsigned(const struct moment_map *m, uint8_t c
 struct moment_scale {
     float scale, inverse;
 };
-static inline struct moment_scale moment_scale(float largest, float range)
+TUTTI_FN struct moment_scale moment_scale_of(float largest, float range)
 {
-    if (!(largest >= FLT_MIN * 65536)) return (struct moment_scale){0, 0};
-    return (struct moment_scale){largest / range, range / largest};
+    struct moment_scale s = {0, 0};
+    if (!(largest >= FLT_MIN * 65536)) return s;
+    s.scale = largest / range;
+    s.inverse = range / largest;
+    return s;
 }
 enum { MOMENT_RANGE_MAP = 1, MOMENT_RANGE_E4M3 = 448, MOMENT_RANGE_F16 = 65504 };
 /* What a second moment above 0 is at least, of the map and in fp16. */
-static inline float moment_least(const struct moment_map *m) { return m->at[0] * 1.5f; }
+TUTTI_FN float moment_least(const struct moment_map *m) { return m->at[0] * 1.5f; }
 #define MOMENT_LEAST_F16 0x1p-24f
 
 #endif

@@ -2,7 +2,6 @@
 /* The table of elementwise updates: what each reads and writes, as calls of the operation table. */
 #include "kernel/update.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -146,49 +145,11 @@ struct kernel_call update_call(const struct update_args *a)
 }
 
 /* ---- a step's words ---- */
-static void adamw_by(struct update_args *a, float lr, double made)
-{
-    float bias1 = (float)(1 - pow(a->g[BY_BETA1], made + 1)), bias2 = (float)(1 - pow(a->g[BY_BETA2], made + 1));
-    if (a->kind == UPDATE_ADAMW) {
-        a->f[ADAMW_LR] = lr;
-        a->f[ADAMW_BIAS1] = bias1;
-        a->f[ADAMW_BIAS2] = bias2;
-        return;
-    }
-    struct adamw_factors f = adamw_factors(
-        &(struct adamw_args){.lr = lr, .weight_decay = a->f[ADAMW16_DECAY], .bias1 = bias1, .bias2 = bias2});
-    a->f[ADAMW16_DECAY] = f.decay;
-    a->f[ADAMW16_ROOT] = f.root_scale;
-    a->f[ADAMW16_STEP] = f.step;
-}
-
 void update_by(struct update_args *a, const double words[])
 {
-    const float lr = (float)(words[WORD_LR] * a->g[BY_RATE]), scale = (float)words[WORD_SCALE];
-    const double made = words[WORD_MADE];
     if (!a->by_words) return;
-    if (update_rows[a->kind].scale >= 0) a->f[update_rows[a->kind].scale] = scale;
-    switch (a->kind) {
-    case UPDATE_ADAMW:
-    case UPDATE_ADAMW16:
-    case UPDATE_ADAMW8: adamw_by(a, lr, made); return;
-    case UPDATE_SGD: a->f[SGD_LR] = lr; return;
-    case UPDATE_LION:
-        a->f[LION_LR] = lr;
-        a->f[LION_DECAY] = a->flag ? -lr * a->f[LION_DECAY] : 0;
-        return;
-    case UPDATE_APPLY:
-        a->f[APPLY_STEP] = (float)(-(double)lr * a->g[BY_SIZE]);
-        a->f[APPLY_DECAY] = a->flag ? (float)(-(double)lr * a->g[BY_DECAY]) : 0;
-        return;
-    case UPDATE_ROUND: a->chance.stream = rng_stream_at(a->chance.stream, (uint64_t)made); return;
-    case UPDATE_FACTOR_KEEP:
-        a->f[FACTOR_KEEP_KEEP] = (float)(1 - pow(made + 1, -a->g[BY_DECAY_RATE]));
-        a->f[FACTOR_KEEP_SCALE] = (float)((double)scale * (double)scale / (double)a->blocks.whole);
-        return;
-    case UPDATE_FACTOR_APPLY: a->f[FACTOR_APPLY_LR] = lr; return;
-    default: return;
-    }
+    update_factors_by((int)a->kind, a->flag, update_rows[a->kind].scale, a->blocks.whole, a->f, a->g, words);
+    if (a->kind == UPDATE_ROUND) a->chance.stream = rng_stream_at(a->chance.stream, (uint64_t)words[WORD_MADE]);
 }
 
 struct update_args update_of(const struct kernel_call *c)

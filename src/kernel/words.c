@@ -7,20 +7,13 @@
 
 #include "kernel/flat.h"
 
-float step_scale(double norm, double most, double times)
-{
-    double scale = most > 0 ? fmin(1.0, most / (norm + 1e-6)) : 1.0;
-    return (float)(scale / times);
-}
+float step_scale(double norm, double most, double times) { return step_scale_of(norm, most, times); }
 
 double squares_total(const int64_t word[FLAT_SQUARES_WORDS])
 {
     double sum = 0;
-    if (word[2 * 255] || word[2 * 255 + 1]) return INFINITY;
-    for (int e = 0; e < 255; e++) {
-        int64_t low = word[2 * e] & 0xffffffff, high = word[2 * e + 1] + (word[2 * e] >> 32);
-        sum += ldexp((double)high * 4294967296.0 + (double)low, 2 * ((e ? e : 1) - 150));
-    }
+    if (squares_infinite(word)) return INFINITY;
+    for (int e = 0; e < 255; e++) sum += squares_term(word, e);
     return sum;
 }
 
@@ -60,7 +53,5 @@ void clip_words(const struct kernel_call *c)
     bool exact = c->in[1].dtype == DT_I64;
     double squares = exact ? squares_total(c->in[1].p) : *(const double *)c->in[1].p;
     bool losses = exact ? *(const int64_t *)c->in[2].p == 0 : *(const double *)c->in[2].p == 0;
-    w[WORD_NORM] = sqrt(squares) / w[WORD_TIMES];
-    w[WORD_SCALE] = (double)step_scale(w[WORD_NORM], at_clip(&c->at)->most, w[WORD_TIMES]);
-    w[WORD_GOES] = losses && isfinite(w[WORD_NORM]) ? 1 : 0;
+    step_words_clip(w, at_clip(&c->at)->most, squares, losses);
 }

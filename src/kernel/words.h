@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* words.h: step words: a few numbers on the device by which updates go, so that none waits for the host. The host
  * writes the rate, how many updates were made and what gradients are a multiple of; the norm and what follows from it
- * are written where gradients are. Includes: kernel.h. Order: Local. */
+ * are written where gradients are. Includes: kernel.h, squares.h, which has their
+ * names. Order: Local. */
 #ifndef TUTTI_KERNEL_WORDS_H
 #define TUTTI_KERNEL_WORDS_H
 
 #include "kernel/kernel.h"
-
-enum step_word {
-    WORD_TIMES, /* gradients are those of the loss times this: 1, but for a loss scale */
-    WORD_LR,    /* before a group's factor */
-    WORD_MADE,  /* updates before this one; those behind it are written where gradients are */
-    WORD_NORM,  /* of the gradient, over all ranks, of the loss itself */
-    WORD_SCALE, /* an fp32: what updates multiply gradients by: clipping, and 1 / WORD_TIMES */
-    WORD_GOES,  /* 1: norm and losses are finite; 0: no update changes anything */
-    STEP_WORDS
-};
+#include "kernel/squares.h"
 
 /* From a norm: clipped to `most` (0: not), with the 1e-6 that the field adds (Pascanu et al. 2013). */
 float step_scale(double norm, double most, double times);

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "kernel/kernel.h"
+#include "kernel/xent_row.h"
 
 enum { XENT_LOGITS, XENT_TARGET, XENT_STATS, XENT_STATS_N = 3, XENT_EACH = 2 };
 
@@ -20,33 +21,17 @@ static inline int64_t xent_column(const struct kernel_call *c, int64_t r)
 {
     int32_t target = ((const int32_t *)c->in[XENT_TARGET].p)[r];
     const struct vocab_attrs *v = at_vocab(&c->at);
-    int64_t n = c->in[XENT_LOGITS].n[1], whole = v->whole ? v->whole : n, at = target - v->first;
-    CHECK(target >= -1 && target < whole, "token %lld has target %d, the vocabulary has %lld", (long long)r,
-          (int)target, (long long)whole);
-    return target < 0 ? -1 : at >= 0 && at < n ? at : -2;
+    int64_t n = c->in[XENT_LOGITS].n[1], whole = v->whole ? v->whole : n, at = xent_place(target, v->first, whole, n);
+    CHECK(at != XENT_NONE, "token %lld has target %d, the vocabulary has %lld", (long long)r, (int)target,
+          (long long)whole);
+    return at;
 }
-
-struct xent_row {
-    double max, sum, logit; /* of the whole row */
-};
 
 static inline struct xent_row xent_combine(const struct kernel_call *c, int64_t r)
 {
     const struct view *s = &c->in[XENT_STATS];
-    int64_t rows = c->in[XENT_LOGITS].n[0];
-    int parts = at_vocab(&c->at)->n_parts;
-    struct xent_row x = {-INFINITY, 0, 0};
-    for (int p = 0; p < parts; p++) {
-        const float *v = (const float *)s->p + (p * rows + r) * s->stride;
-        x.max =
-            (double)v[0] > x.max ? (double)v[0] : x.max; /* as fmax; with it gcc 12 for Arm ends in an internal error */
-        x.logit += (double)v[2];
-    }
-    for (int p = 0; p < parts; p++) {
-        const float *v = (const float *)s->p + (p * rows + r) * s->stride;
-        if (v[1] > 0) x.sum += (double)v[1] * exp((double)v[0] - x.max);
-    }
-    return x;
+    return xent_whole_row((const float *)s->p + r * s->stride, c->in[XENT_LOGITS].n[0] * s->stride,
+                          at_vocab(&c->at)->n_parts);
 }
 
 /* Whether the target's logit is the largest of the row, of equal ones the first. get: of this call's logits. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_arrays.c: whole arrays as rows of the operation table: what a constructor makes fits its row, both chains give
+/* test_arrays.c: whole arrays as rows of the operation table: what a constructor makes fits its row, all chains give
  * the same bits for it, what does not fit is refused in words, and a row of updates says the same in both tables. What
  * each computes: test_flat.c, test_sums.c, test_update.c, test_codec.c. */
 #include <math.h>
@@ -78,6 +78,18 @@ static bool nth(int i, struct arrays *a, struct kernel_call *c)
     }
 }
 
+/* The reference's chain, this machine's best, a GPU's with the reference behind it. */
+enum { TABLES = 3 };
+static void tables_of(struct kernel_table t[TABLES], int n_threads)
+{
+    struct err e;
+    assert_int_equal(kernel_table_init(&t[0], "ref", n_threads, false, &e), OK);
+    assert_int_equal(kernel_table_init(&t[1], "auto", n_threads, false, &e), OK);
+    t[2] = t[0];
+    t[2].chain[0] = &kernel_family_cuda;
+    t[2].chain[1] = &kernel_family_ref;
+}
+
 static bool same_shape(const struct view *a, const struct view *b)
 {
     return a->dtype == b->dtype && a->nd == b->nd && !memcmp(a->n, b->n, sizeof a->n) && a->stride == b->stride;
@@ -115,28 +127,36 @@ static void carry(struct arrays *a)
     }
 }
 
-static void test_both_chains_give_the_same_bits(void **state)
+static void run_of(const struct kernel_table *t, struct kernel_call *c)
+{
+    static _Alignas(64) char scratch[1 << 16];
+    c->scratch = scratch;
+    c->scratch_bytes = kernel_scratch(t, c);
+    assert_true(c->scratch_bytes <= sizeof scratch);
+    kernel_run(t, c);
+}
+
+static void test_all_chains_give_the_same_bits(void **state)
 {
     (void)state;
     static struct arrays a, b, before;
-    struct kernel_table ref, best;
-    struct err e;
+    struct kernel_table t[TABLES];
     struct kernel_call c, d;
-    assert_int_equal(kernel_table_init(&ref, "ref", 3, false, &e), OK);
-    assert_int_equal(kernel_table_init(&best, "auto", 3, false, &e), OK);
-    for (int i = 0; fill(&a, 2), nth(i, &a, &c); i++) {
-        struct stream here = kernel_here(team_new(1 + i % 3));
-        memcpy(&before, &a, sizeof a);
-        fill(&b, 2);
-        assert_true(nth(i, &b, &d));
-        c.stream = d.stream = &here;
-        kernel_run(&ref, &c);
-        kernel_run(&best, &d);
-        if (c.op == OP_EXACT_SQUARES) carry(&a), carry(&b);
-        if (memcmp(&a, &b, sizeof a)) fail_msg("%s differs", op_row(c.op)->name);
-        if (!memcmp(&a, &before, sizeof a)) fail_msg("%s does nothing", op_row(c.op)->name);
-        team_free(here.team);
-    }
+    tables_of(t, 3);
+    for (int k = 1; k < TABLES; k++)
+        for (int i = 0; fill(&a, 2), nth(i, &a, &c); i++) {
+            struct stream here = kernel_here(team_new(1 + i % 3));
+            memcpy(&before, &a, sizeof a);
+            fill(&b, 2);
+            assert_true(nth(i, &b, &d));
+            c.stream = d.stream = &here;
+            run_of(&t[0], &c);
+            run_of(&t[k], &d);
+            if (c.op == OP_EXACT_SQUARES) carry(&a), carry(&b);
+            if (memcmp(&a, &b, sizeof a)) fail_msg("%s differs", op_row(c.op)->name);
+            if (!memcmp(&a, &before, sizeof a)) fail_msg("%s does nothing", op_row(c.op)->name);
+            team_free(here.team);
+        }
 }
 
 /* ---- refusals ---- */
@@ -233,13 +253,9 @@ static void test_both_tables_say_the_same_of_updates(void **state)
 }
 
 /* ---- by a step's words ---- */
-static void test_clipping(void **state)
+static void clips(const struct kernel_table *t)
 {
-    (void)state;
-    struct kernel_table t;
-    struct err e;
     const double most[] = {0, 0.5, 100}, times[] = {1, 1024};
-    assert_int_equal(kernel_table_init(&t, "auto", 1, false, &e), OK);
     for (int i = 0; i < 12; i++) {
         const double m = most[i % 3], k = times[i / 3 % 2], norm = 5;
         double words[STEP_WORDS] = {[WORD_TIMES] = k}, squares = norm * k * norm * k;
@@ -254,8 +270,8 @@ static void test_clipping(void **state)
         struct kernel_call sum = exact_squares_call(exact, each, 25), c = clip_call(words, m, &v, &count);
         struct view out[KERNEL_MAX_OUT];
         sum.stream = c.stream = &here;
-        kernel_run(&t, &sum);
-        kernel_run(&t, &c);
+        kernel_run(t, &sum);
+        kernel_run(t, &c);
         assert_null(op_row(OP_CLIP)->infer(&c.at, 3, c.in, out));
         assert_true(words[WORD_NORM] == norm && words[WORD_GOES] == 1);
         double want = m > 0 && m < norm ? m / (norm + 1e-6) / k : 1 / k;
@@ -267,50 +283,55 @@ static void test_clipping(void **state)
         assert_non_null(op_row(OP_CLIP)->infer(&c.at, 3, c.in, out));
         c.in[2] = count;
         bad = exactly_bad = 1; /* a loss of some rank */
-        kernel_run(&t, &c);
+        kernel_run(t, &c);
         assert_true(words[WORD_NORM] == norm && words[WORD_GOES] == 0);
         bad = exactly_bad = 0;
         squares = i % 2 ? NAN : INFINITY;
         exact[2 * 255] = 1; /* a gradient that is not finite */
-        kernel_run(&t, &c);
+        kernel_run(t, &c);
         assert_true(words[WORD_GOES] == 0);
     }
+}
+
+static void test_clipping(void **state)
+{
+    (void)state;
+    struct kernel_table t[TABLES];
+    tables_of(t, 1);
+    for (int k = 0; k < TABLES; k++) clips(&t[k]);
 }
 
 /* Only the first number of a row is a loss; it is counted into what was there. */
 static void test_losses_are_counted(void **state)
 {
     (void)state;
-    struct kernel_table t;
-    struct err e;
+    struct kernel_table t[TABLES];
     double sums[3][4] = {{1, NAN, INFINITY, 2}, {NAN, 1, 1, 1}, {-INFINITY, 1, 1, 1}}, n = 4;
     int64_t m = 5;
-    assert_int_equal(kernel_table_init(&t, "auto", 1, false, &e), OK);
-    for (int i = 0; i < 2; i++) {
+    tables_of(t, 1);
+    for (int i = 0; i < 2 * TABLES; i++) {
         struct stream here = kernel_here(NULL);
-        struct kernel_call c = losses_call(i ? (void *)&m : &n, i ? DT_I64 : DT_F64, &sums[0][0], 3, 4);
+        struct kernel_call c = losses_call(i % 2 ? (void *)&m : &n, i % 2 ? DT_I64 : DT_F64, &sums[0][0], 3, 4);
         struct view out[KERNEL_MAX_OUT];
         c.stream = &here;
         assert_null(op_row(OP_LOSSES)->infer(&c.at, 1, c.in, out));
         assert_true(out[0].dtype == c.out[0].dtype && out[0].n[0] == 1);
-        kernel_run(&t, &c);
+        kernel_run(&t[i / 2], &c);
         c.in[0].dtype = DT_F32;
         assert_non_null(op_row(OP_LOSSES)->infer(&c.at, 1, c.in, out));
     }
-    assert_true(n == 6 && m == 7);
+    assert_true(n == 4 + 2 * TABLES && m == 5 + 2 * TABLES);
 }
 
 /* No row of an update changes anything where the words say so, whatever its gradient is. */
 static void test_nothing_changes_where_words_say_so(void **state)
 {
     (void)state;
-    struct kernel_table t[2];
-    struct err e;
+    struct kernel_table t[TABLES];
     double words[STEP_WORDS] = {[WORD_LR] = 0.013, [WORD_MADE] = 6, [WORD_SCALE] = NAN};
-    assert_int_equal(kernel_table_init(&t[0], "ref", 1, false, &e), OK);
-    assert_int_equal(kernel_table_init(&t[1], "auto", 1, false, &e), OK);
+    tables_of(t, 1);
     for (int kind = 0; kind < UPDATE_KINDS; kind++)
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < TABLES; k++) {
             static double room[UPDATE_OPERANDS][96], was[UPDATE_OPERANDS][96];
             struct update_args a = {.kind = (enum update_kind)kind, .n = 24, .by_words = true, .words = words};
             a.blocks = (struct update_blocks){8, 4, 120};
@@ -323,7 +344,7 @@ static void test_nothing_changes_where_words_say_so(void **state)
             c.stream = &here;
             kernel_run(&t[k], &c);
             if (memcmp(was, room, sizeof was)) fail_msg("%s changes something", update_rows[kind].name);
-    }
+        }
 }
 
 /* A gradient that is so many times what it was, or sums of its squares. */
@@ -343,17 +364,14 @@ static void test_words_are_read_where_it_runs(void **state)
 {
     (void)state;
     enum { EACH = 96, WIDE = 8 * EACH };
-    struct kernel_table t[2];
-    struct err e;
-    double words[STEP_WORDS] = {
-        [WORD_LR] = 0.013, [WORD_MADE] = 6, [WORD_SCALE] = (double)0.37f, [WORD_GOES] = 1};
+    struct kernel_table t[TABLES];
+    double words[STEP_WORDS] = {[WORD_LR] = 0.013, [WORD_MADE] = 6, [WORD_SCALE] = (double)0.37f, [WORD_GOES] = 1};
     int n = 0;
-    assert_int_equal(kernel_table_init(&t[0], "ref", 1, false, &e), OK);
-    assert_int_equal(kernel_table_init(&t[1], "auto", 1, false, &e), OK);
+    tables_of(t, 1);
     for (int kind = 0; kind < UPDATE_KINDS; kind++)
         for (int flag = 0; flag < 2; flag++)
-            for (int k = 0; k < 5; k++) { /* tables by ways; once scaled */
-                if (k == 4 && kind == UPDATE_FACTOR_SUMS) continue;
+            for (int k = 0; k < 3 * TABLES; k++) { /* tables by ways: before, by words, scaled before */
+                if (k % 3 == 2 && kind == UPDATE_FACTOR_SUMS) continue;
                 static char want[UPDATE_OPERANDS][WIDE], room[UPDATE_OPERANDS][WIDE];
                 const struct update_row *row = &update_rows[kind];
                 char(*at)[WIDE] = k ? room : want;
@@ -388,29 +406,29 @@ static void test_words_are_read_where_it_runs(void **state)
                 }
                 double scaled[STEP_WORDS];
                 memcpy(scaled, words, sizeof scaled);
-                if (k == 4) scaled[WORD_SCALE] /= 4, times(&a, 4, EACH);
-                if (k % 2) a.words = words;
+                if (k % 3 == 2) scaled[WORD_SCALE] /= 4, times(&a, 4, EACH);
+                if (k % 3 == 1) a.words = words;
                 else update_by(&a, scaled);
                 struct kernel_call c = update_call(&a);
                 struct stream here = kernel_here(NULL);
                 struct view out[KERNEL_MAX_OUT];
                 c.stream = &here;
-                assert_int_equal(c.n_in, op_row(c.op)->min_in + k % 2);
+                assert_int_equal(c.n_in, op_row(c.op)->min_in + (k % 3 == 1));
                 const char *why = op_row(c.op)->infer(&c.at, c.n_in, c.in, out);
                 if (why) fail_msg("%s: %s", row->name, why);
-                kernel_run(&t[k > 1], &c);
-                if (k == 4) times(&a, 0.25f, EACH);
+                kernel_run(&t[k / 3], &c);
+                if (k % 3 == 2) times(&a, 0.25f, EACH);
                 if (k && memcmp(want, room, sizeof want)) fail_msg("%s, flag %d, way %d", row->name, flag, k);
                 n += k && row->scale >= 0;
             }
-    assert_int_equal(n, 8 * 2 * 4);
+    assert_int_equal(n, 8 * 2 * (3 * TABLES - 1));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls_fit_their_rows),
-        cmocka_unit_test(test_both_chains_give_the_same_bits),
+        cmocka_unit_test(test_all_chains_give_the_same_bits),
         cmocka_unit_test(test_what_does_not_fit_is_refused),
         cmocka_unit_test(test_both_tables_say_the_same_of_updates),
         cmocka_unit_test(test_clipping),

@@ -55,5 +55,15 @@ bool gpu_embed_accepts(const struct kernel_call *c);
 kernel_fn gpu_squares_fwd, gpu_squares_bwd_in, gpu_norm_by_fwd, gpu_norm_by_bwd_in, gpu_norm_by_bwd_w;
 bool gpu_norm_by_accepts(const struct kernel_call *c);
 size_t gpu_norm_by_bwd_w_scratch(const struct kernel_call *c, int n_threads);
+kernel_fn gpu_xent_fwd, gpu_xent_part, gpu_xent_bwd_in;
+bool gpu_xent_accepts(const struct kernel_call *c);
+size_t gpu_xent_fwd_scratch(const struct kernel_call *c, int n_threads);
+kernel_fn gpu_cast, gpu_sum_into, gpu_sum_tree, gpu_sum_parts, gpu_sum_squares, gpu_exact_squares, gpu_find_nonfinite,
+    gpu_losses, gpu_clip;
+bool gpu_sum_parts_accepts(const struct kernel_call *c);
+size_t gpu_sum_squares_scratch(const struct kernel_call *c, int n_threads);
+size_t gpu_find_nonfinite_scratch(const struct kernel_call *c, int n_threads);
+kernel_fn gpu_update;
+bool gpu_update_accepts(const struct kernel_call *c);
 
 #endif

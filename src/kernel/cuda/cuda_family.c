@@ -10,6 +10,7 @@
      [KERNEL_BWD_W] = {.run = gpu_norm_bwd_w, .accepts = gpu_norm_accepts, .scratch = gpu_norm_bwd_w_scratch}}
 #define TWO(fwd, back, takes)                                                                                          \
     {[KERNEL_FWD] = {.run = fwd, .accepts = takes}, [KERNEL_BWD_IN] = {.run = back, .accepts = takes}}
+#define UPDATE {{.run = gpu_update, .accepts = gpu_update_accepts}}
 
 const struct kernel_family kernel_family_cuda = {
     .name = "cuda-sim",
@@ -29,6 +30,34 @@ const struct kernel_family kernel_family_cuda = {
         [OP_ADD] = TWO(gpu_add_fwd, gpu_add_bwd_in, gpu_takes),
         [OP_DROPOUT] = TWO(gpu_dropout_fwd, gpu_dropout_bwd_in, gpu_takes),
         [OP_COPY] = TWO(gpu_copy_fwd, gpu_copy_bwd_in, gpu_copy_accepts),
+        [OP_XENT] = {[KERNEL_FWD] = {.run = gpu_xent_fwd, .accepts = gpu_xent_accepts, .scratch = gpu_xent_fwd_scratch},
+                     [KERNEL_BWD_IN] = {.run = gpu_xent_bwd_in, .accepts = gpu_xent_accepts}},
+        [OP_XENT_PART] = {[KERNEL_FWD] = {.run = gpu_xent_part, .accepts = gpu_xent_accepts}},
+        [OP_CAST] = {{.run = gpu_cast}},
+        [OP_SUM_INTO] = {{.run = gpu_sum_into}},
+        [OP_SUM_TREE] = {{.run = gpu_sum_tree}},
+        [OP_SUM_PARTS] = {{.run = gpu_sum_parts, .accepts = gpu_sum_parts_accepts}},
+        [OP_SUM_SQUARES] = {{.run = gpu_sum_squares, .scratch = gpu_sum_squares_scratch}},
+        [OP_EXACT_SQUARES] = {{.run = gpu_exact_squares}},
+        [OP_FIND_NONFINITE] = {{.run = gpu_find_nonfinite, .scratch = gpu_find_nonfinite_scratch}},
+        [OP_LOSSES] = {{.run = gpu_losses}},
+        [OP_CLIP] = {{.run = gpu_clip}},
+        [OP_ADAMW] = UPDATE,
+        [OP_SGD] = UPDATE,
+        [OP_LION] = UPDATE,
+        [OP_MOMENTUM] = UPDATE,
+        [OP_UNIT] = UPDATE,
+        [OP_BLEND] = UPDATE,
+        [OP_ADAMW16] = UPDATE,
+        [OP_ADAMW8] = UPDATE,
+        [OP_APPLY] = UPDATE,
+        [OP_AVERAGE] = UPDATE,
+        [OP_ROUND] = UPDATE,
+        [OP_FACTOR_SUMS] = UPDATE,
+        [OP_FACTOR_KEEP] = UPDATE,
+        [OP_FACTOR_MEAN] = UPDATE,
+        [OP_FACTOR_SIZE] = UPDATE,
+        [OP_FACTOR_APPLY] = UPDATE,
     },
 };
 /* clang-format on */

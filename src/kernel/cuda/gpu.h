@@ -7,6 +7,8 @@
  *   GPU_KERNEL(norm_weights_sum, norm_weights_args, NORM_THREADS) { ... gpu_shared<norm_shared>() ... }
  *
  * Sums are made in a fixed order, and no floating-point number is added to by two threads: the same bits on every run.
+ * Integers are (gpu_count). gpu_mul, gpu_add, gpu_fma, gpu_div, gpu_sqrt round each by itself: where bits must be those
+ * of a processor, since nvcc fuses what is written with operators.
  * Numbers are computed in fp32 and rounded once. C++17 without exceptions, RTTI, library. */
 #ifndef TUTTI_KERNEL_CUDA_GPU_H
 #define TUTTI_KERNEL_CUDA_GPU_H
@@ -32,6 +34,7 @@ struct f16_t {
 #define GPU_ROLLED _Pragma("unroll 1") /* before a loop whose body is to be there once */
 extern __shared__ __align__(1024) unsigned char gpu_shared_bytes[];
 template <class T> GPU_FN T *gpu_shared() { return (T *)gpu_shared_bytes; }
+#define GPU_UNROLL _Pragma("unroll")
 
 GPU_FN int gpu_thread() { return (int)threadIdx.x; }
 GPU_FN int gpu_threads() { return (int)blockDim.x; }
@@ -109,6 +112,14 @@ GPU_FN float gpu_reciprocal(float v) /* within 1 ulp; a subnormal result is 0 */
 }
 GPU_FN int gpu_bits(uint32_t v) { return __popc(v); }               /* that are set */
 GPU_FN int gpu_lowest_bit(uint32_t v) { return __ffs((int)v) - 1; } /* of one that is not 0 */
+GPU_FN float gpu_div(float a, float b) { return __fdiv_rn(a, b); }
+GPU_FN float gpu_sqrt(float v) { return __fsqrt_rn(v); }
+GPU_FN double gpu_fma(double a, double b, double c) { return __fma_rn(a, b, c); }
+GPU_FN double gpu_mul(double a, double b) { return __dmul_rn(a, b); }
+GPU_FN double gpu_add(double a, double b) { return __dadd_rn(a, b); }
+GPU_FN double gpu_div(double a, double b) { return __ddiv_rn(a, b); }
+GPU_FN void gpu_count(uint32_t *p, uint32_t v) { atomicAdd(p, v); }
+GPU_FN void gpu_count(uint64_t *p, uint64_t v) { atomicAdd((unsigned long long *)p, (unsigned long long)v); }
 #else
 #include "kernel/cuda/gpu_sim.h"
 #endif

@@ -13,6 +13,7 @@
     static void name(const args_t &a)
 #define GPU_ROLLED
 template <class T> GPU_FN T *gpu_shared() { return (T *)sim_block_now->shared; }
+#define GPU_UNROLL
 
 GPU_FN int gpu_thread() { return sim_lane_now->thread; }
 GPU_FN int gpu_threads() { return sim_block_now->threads; }
@@ -149,5 +150,14 @@ GPU_FN float gpu_add(float a, float b) { return a + b; }
 GPU_FN float gpu_reciprocal(float v) { return 1 / v; }
 GPU_FN int gpu_bits(uint32_t v) { return __builtin_popcount(v); }
 GPU_FN int gpu_lowest_bit(uint32_t v) { return __builtin_ctz(v); }
+GPU_FN float gpu_div(float a, float b) { return a / b; }
+GPU_FN float gpu_sqrt(float v) { return sqrtf(v); }
+GPU_FN double gpu_fma(double a, double b, double c) { return fma(a, b, c); }
+GPU_FN double gpu_mul(double a, double b) { return a * b; }
+GPU_FN double gpu_add(double a, double b) { return a + b; }
+GPU_FN double gpu_div(double a, double b) { return a / b; }
+/* A block runs on one thread of the host, and no two launches count in one place. */
+GPU_FN void gpu_count(uint32_t *p, uint32_t v) { *p += v; }
+GPU_FN void gpu_count(uint64_t *p, uint64_t v) { *p += v; }
 
 #endif

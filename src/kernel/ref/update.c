@@ -97,7 +97,7 @@ static void keep_moments(const struct codes *c, const struct update_args *a, int
     int64_t n, at = update_block(a, b, &n);
     float largest = 0, range = !c->fp8 ? MOMENT_RANGE_MAP : k == ADAMW8_M ? MOMENT_RANGE_E4M3 : MOMENT_RANGE_F16;
     for (int64_t i = 0; i < n; i++) largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
-    struct moment_scale s = moment_scale(largest, range);
+    struct moment_scale s = moment_scale_of(largest, range);
     for (int64_t i = 0; i < n; i++) encode(c, a, k, at + i, x[i] * s.inverse);
     ((float *)a->at[k == ADAMW8_M ? ADAMW8_M_SCALE : ADAMW8_V_SCALE].p)[b] = s.scale;
 }

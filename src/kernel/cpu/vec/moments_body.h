@@ -142,8 +142,8 @@ VEC_INLINE void adamw8_block(const struct update_args *a, const struct moment_ma
         vf_store(m + i, first);
         vf_store(v + i, second);
     }
-    struct moment_scale sm = moment_scale(vf_hmax(most_m), fp8 ? MOMENT_RANGE_E4M3 : MOMENT_RANGE_MAP),
-                        sv = moment_scale(vf_hmax(most_v), fp8 ? MOMENT_RANGE_F16 : MOMENT_RANGE_MAP);
+    struct moment_scale sm = moment_scale_of(vf_hmax(most_m), fp8 ? MOMENT_RANGE_E4M3 : MOMENT_RANGE_MAP),
+                        sv = moment_scale_of(vf_hmax(most_v), fp8 ? MOMENT_RANGE_F16 : MOMENT_RANGE_MAP);
     for (int64_t i = 0; i < n; i += VL) {
         int k = v_count(n - i);
         keep_first(x, a->at[ADAMW8_M].p, at + i, k, vf_load(m + i) * vf_set(sm.inverse), fp8);
