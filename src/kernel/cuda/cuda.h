@@ -37,5 +37,8 @@ void gpu_launch(const struct kernel_call *c, const struct gpu_kernel *k, int64_t
 kernel_fn gpu_norm_fwd, gpu_norm_bwd_in, gpu_norm_bwd_w;
 bool gpu_norm_accepts(const struct kernel_call *c);
 size_t gpu_norm_bwd_w_scratch(const struct kernel_call *c, int n_threads);
+kernel_fn gpu_attention_fwd, gpu_attention_bwd_in;
+bool gpu_attention_accepts(const struct kernel_call *c);
+size_t gpu_attention_scratch(const struct kernel_call *c, int n_threads);
 
 #endif

@@ -9,12 +9,19 @@
      [KERNEL_BWD_IN] = {.run = gpu_norm_bwd_in, .accepts = gpu_norm_accepts},                                          \
      [KERNEL_BWD_W] = {.run = gpu_norm_bwd_w, .accepts = gpu_norm_accepts, .scratch = gpu_norm_bwd_w_scratch}}
 
+#define ATTENTION                                                                                                      \
+    {[KERNEL_FWD] = {.run = gpu_attention_fwd, .accepts = gpu_attention_accepts, .scratch = gpu_attention_scratch},    \
+     [KERNEL_BWD_IN] = {.run = gpu_attention_bwd_in,                                                                   \
+                        .accepts = gpu_attention_accepts,                                                              \
+                        .scratch = gpu_attention_scratch}}
+
 const struct kernel_family kernel_family_cuda = {
     .name = "cuda-sim",
     .slot = {
         [OP_RMSNORM] = NORM,
         [OP_HEADNORM] = NORM,
         [OP_LAYERNORM] = NORM,
+        [OP_ATTENTION] = ATTENTION,
     },
 };
 /* clang-format on */
