@@ -22,6 +22,7 @@ const struct kernel_family kernel_family_cuda = {
         [OP_HEADNORM] = NORM,
         [OP_LAYERNORM] = NORM,
         [OP_ATTENTION] = ATTENTION,
+        [OP_ATTENTION_PART] = ATTENTION,
     },
 };
 /* clang-format on */

@@ -29,6 +29,7 @@ GPU_DECLARE_TYPED(attention_dv_256);
 GPU_DECLARE_TYPED(attention_delta);
 GPU_DECLARE_TYPED(attention_sink);
 GPU_DECLARE(attention_tiles);
+GPU_DECLARE(attention_places);
 static const struct gpu_kernel fwd[WIDES][GPU_TYPES] = {SIZED(attention_fwd, 64), SIZED(attention_fwd, 128),
                                                         SIZED(attention_fwd, 256)};
 static const struct gpu_kernel dq[WIDES][GPU_TYPES] = {SIZED(attention_dq, 64), SIZED(attention_dq, 128),
@@ -39,6 +40,7 @@ static const struct gpu_kernel dv_256[GPU_TYPES] = SIZED(attention_dv, 256);
 static const struct gpu_kernel delta[GPU_TYPES] = GPU_TYPED(attention_delta, ATTENTION_THREADS);
 static const struct gpu_kernel sink[GPU_TYPES] = GPU_TYPED(attention_sink, ATTENTION_THREADS);
 static const struct gpu_kernel tiles = GPU_ONE(attention_tiles, ATTENTION_THREADS);
+static const struct gpu_kernel places = GPU_ONE(attention_places, ATTENTION_THREADS);
 
 /* How a call is cut, and what lies where in its scratch. */
 struct plan {
@@ -46,6 +48,7 @@ struct plan {
     int outer, inner, stages;
     int64_t q_rows, k_rows; /* of a sequence */
     size_t tiles[4];        /* of q and k, outer and inner */
+    size_t places[2];       /* of q and k, where a call has parts of sequences */
     size_t delta, bytes;
     size_t fwd_shared, bwd_shared;
 };
@@ -67,6 +70,13 @@ static struct plan plan_of(const struct kernel_call *c)
     const struct attention_attrs *at = at_heads(&c->at);
     struct plan p = {.q_rows = at->seq, .k_rows = at->seq};
     int bytes = (int)dtype_bytes(c->in[Q].dtype);
+    if (c->op == OP_ATTENTION_PART) {
+        const struct attention_part_attrs *part = at_attention_part(&c->at);
+        p.q_rows = context_rows(at->seq, part->parts, part->q_first, part->q_count);
+        p.k_rows = context_rows(at->seq, part->parts, part->k_first, part->k_count);
+        p.places[0] = take(&p.bytes, p.q_rows, sizeof(int32_t));
+        p.places[1] = take(&p.bytes, p.k_rows, sizeof(int32_t));
+    }
     while (p.size + 1 < WIDES && wide_of[p.size] < at->head_dim) p.size++;
     int wide = wide_of[p.size];
     p.outer = ATTENTION_OUTER(bytes, wide);
@@ -139,6 +149,24 @@ static struct attention_args args_of(const struct kernel_call *c, const struct p
     return a;
 }
 
+/* Where the rows of parts stand in their sequences. */
+static void find_places(const struct kernel_call *c, const struct plan *p, struct attention_args *a)
+{
+    if (c->op != OP_ATTENTION_PART) return;
+    const struct attention_part_attrs *part = at_attention_part(&c->at);
+    for (int i = 0; i < 2; i++) {
+        struct attention_rows *side = i ? &a->keys : &a->queries;
+        struct attention_places_args of = {.place = (int32_t *)(void *)((char *)c->scratch + p->places[i]),
+                                           .rows = side->rows,
+                                           .seq = a->seq,
+                                           .parts = part->parts,
+                                           .first = i ? part->k_first : part->q_first};
+        side->place = of.place;
+        gpu_launch(c, &places, gpu_parts(of.rows, ATTENTION_THREADS), 1, 1, 0, &of, sizeof of);
+    }
+    a->wide_out = true;
+}
+
 /* The bounds of one kind of tiles. */
 static void bound(const struct kernel_call *c, const struct plan *p, const struct attention_args *a, int which)
 {
@@ -170,6 +198,12 @@ void gpu_attention_fwd(const struct kernel_call *c)
     struct attention_args a = args_of(c, &p);
     a.to[0] = c->out[0].p;
     a.to_step[0] = c->out[0].stride;
+    find_places(c, &p, &a);
+    if (c->op == OP_ATTENTION_PART && at_attention_part(&c->at)->more) {
+        a.more = true;
+        a.from[0] = a.to[0];
+        a.from_step[0] = a.to_step[0];
+    }
     bound(c, &p, &a, Q_OUTER);
     bound(c, &p, &a, K_INNER);
     launch(c, &fwd[p.size][c->in[Q].dtype], tiles_of(&p, Q_OUTER), a.heads, p.fwd_shared, &a);
@@ -203,6 +237,7 @@ void gpu_attention_bwd_in(const struct kernel_call *c)
         a.from[i] = c->acc[i].p;
         a.from_step[i] = c->acc[i].stride;
     }
+    find_places(c, &p, &a);
     int64_t items = a.batch * p.q_rows * a.heads;
     gpu_launch(c, &delta[t], gpu_parts(items, ATTENTION_THREADS / GPU_WARP), 1, 1, 0, &a, sizeof a);
     if (a.to[Q]) {
@@ -224,5 +259,6 @@ void gpu_attention_bwd_in(const struct kernel_call *c)
 bool gpu_attention_accepts(const struct kernel_call *c)
 {
     return gpu_float(c->in[Q].dtype) && at_heads(&c->at)->head_dim <= ATTENTION_WIDEST &&
-           at_heads(&c->at)->seq < INT32_MAX;
+           at_heads(&c->at)->seq < INT32_MAX &&
+           (c->op != OP_ATTENTION_PART || c->phase == KERNEL_FWD || c->out[0].dtype == c->in[Q].dtype);
 }

@@ -190,6 +190,23 @@ GPU_FN int64_t next_tile(const attention_args &a, const attention_tile &mine, co
     return n;
 }
 
+/* Row i of parts `first` and on is of one of their chunks: of part r chunks r and 2 parts - 1 - r of 2 parts ones, cut
+ * as team_split does (layout/sequence.h). */
+GPU_KERNEL(attention_places, attention_places_args, ATTENTION_THREADS)
+{
+    int64_t row = gpu_block() * ATTENTION_THREADS + gpu_thread(), i = row, n = 2 * (int64_t)a.parts;
+    if (row >= a.rows) return;
+    for (int64_t part = a.first;; part++)
+        for (int64_t tail = 0; tail < 2; tail++) {
+            int64_t chunk = tail ? n - 1 - part : part, more = a.seq % n, rows = a.seq / n + (chunk < more);
+            if (i < rows) {
+                a.place[row] = (int32_t)(a.seq / n * chunk + (chunk < more ? chunk : more) + i);
+                return;
+            }
+            i -= rows;
+        }
+}
+
 GPU_FN int warp_least(int v)
 {
     for (int by = GPU_WARP / 2; by; by /= 2) {

@@ -66,6 +66,13 @@ struct attention_tiles_args {
     int each, prefix;              /* rows of a tile */
 };
 
+/* Places of the rows of parts `first` and on (layout/sequence.h). */
+struct attention_places_args {
+    int32_t *place;
+    int64_t rows, seq;
+    int parts, first;
+};
+
 struct attention_sink_args {
     const void *sink;
     const float *lse, *delta, *from;
