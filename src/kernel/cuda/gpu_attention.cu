@@ -30,27 +30,33 @@ template <class T, int wide> GPU_FN T *piece_of(T *tile, int row, int col)
     return piece<T, wide>(tile, row, col / pieces<T>::n);
 }
 
-/* Rows [0, n) of `rows`, head_dim columns each, padded by zeros to a multiple of 16 columns; rows behind n are zeros.
- * Whole pieces that lie on 16 bytes are copied beside what else is done. */
-template <class T, int wide, int rows> GPU_FN void load_tile(T *tile, const T *from, int64_t step, int64_t n, int cols)
+/* Piece p of row `row` where it cannot be copied: some of it is not there, or it lies anywhere. */
+template <class T> GPU_FN void load_piece(T *to, const T *from, int left)
 {
-    const int e = pieces<T>::n, per_row = wide / e, padded = (cols + 15) / 16 * 16;
-    for (int i = gpu_thread(); i < rows * per_row; i += gpu_threads()) {
-        int row = i / per_row, p = i % per_row, left = row < n ? cols - p * e : 0;
-        if (p * e >= padded) continue;
+    T some[16 / sizeof(T)];
+    gpu_16 raw;
+    for (int k = 0; k < pieces<T>::n; k++)
+        if (k < left) some[k] = from[k];
+        else memset(&some[k], 0, sizeof(T));
+    memcpy(&raw, some, sizeof raw);
+    gpu_store(to, raw);
+}
+/* Rows [0, n) of `rows`, head_dim columns each, padded by zeros to a multiple of 16 columns; rows behind n are zeros.
+ * Whole pieces that lie on 16 bytes are copied beside what else is done. A thread has the same piece of every row that
+ * it loads. */
+template <class T, int wide, int rows, int threads>
+GPU_FN void load_tile(T *tile, const T *from, int64_t step, int64_t n, int cols)
+{
+    const int e = pieces<T>::n, per_row = wide / e, at_once = threads / per_row;
+    int p = gpu_thread() % per_row;
+    if (p * e >= (cols + 15) / 16 * 16) return;
+    const T *x = from + gpu_thread() / per_row * step + p * e;
+    GPU_ROLLED
+    for (int row = gpu_thread() / per_row; row < rows; row += at_once, x += at_once * step) {
+        int left = row < n ? cols - p * e : 0;
         T *to = piece<T, wide>(tile, row, p);
-        const T *x = from + (row < n ? row : 0) * step + p * e;
-        if (left >= e && (uintptr_t)x % 16 == 0) {
-            gpu_copy16(to, x);
-            continue;
-        }
-        T some[16 / sizeof(T)];
-        gpu_16 raw;
-        for (int k = 0; k < e; k++)
-            if (k < left) some[k] = x[k];
-            else memset(&some[k], 0, sizeof(T));
-        memcpy(&raw, some, sizeof raw);
-        gpu_store(to, raw);
+        if (left >= e && (uintptr_t)x % 16 == 0) gpu_copy16(to, x);
+        else load_piece(to, x, left);
     }
 }
 
@@ -88,6 +94,7 @@ template <int wide, int n> struct by_rows<float, wide, n> {
     GPU_FN void add(float d[n][4], float *a, int row, float *b, int cols)
     {
         int lane = gpu_lane();
+        GPU_ROLLED
         for (int k = 0; k < cols; k += 4) {
             four x[2] = {gpu_load<four>(piece_of<float, wide>(a, row + lane / 4, k)),
                          gpu_load<four>(piece_of<float, wide>(a, row + lane / 4 + 8, k))};
@@ -130,18 +137,20 @@ template <int wide, int n, int m> struct by_columns<float, wide, n, m> {
     {
         int lane = gpu_lane();
         GPU_UNROLL
-        for (int k = 0; k < n * 8; k++) { /* column k of p is in the lanes of four that have its rows */
-            int owner = lane / 4 * 4 + k % 8 / 2;
-            float x[2] = {gpu_from(p[k / 8][k % 2], owner), gpu_from(p[k / 8][2 + k % 2], owner)};
-            GPU_UNROLL
-            for (int j = 0; j < m; j++) {
-                if (j * 8 >= cols) continue;
-                int col = j * 8 + lane % 4 * 2;
-                two y = gpu_load<two>(piece_of<float, wide>(b, k, col) + col % 4);
+        for (int k = 0; k < n * 2; k++) /* columns 8 (k / 2) + k % 2, and those 2, 4 and 6 further */
+            GPU_ROLLED
+            for (int of = 0; of < 4; of++) { /* of four lanes that have the same rows, who has the column */
+                int owner = lane / 4 * 4 + of, row = k / 2 * 8 + of * 2 + k % 2;
+                float x[2] = {gpu_from(p[k / 2][k % 2], owner), gpu_from(p[k / 2][2 + k % 2], owner)};
                 GPU_UNROLL
-                for (int i = 0; i < 4; i++) d[j][i] = gpu_fma(x[i / 2], y.v[i % 2], d[j][i]);
+                for (int j = 0; j < m; j++) {
+                    if (j * 8 >= cols) continue;
+                    int col = j * 8 + lane % 4 * 2;
+                    two y = gpu_load<two>(piece_of<float, wide>(b, row, col) + col % 4);
+                    GPU_UNROLL
+                    for (int i = 0; i < 4; i++) d[j][i] = gpu_fma(x[i / 2], y.v[i % 2], d[j][i]);
+                }
             }
-        }
     }
 };
 
@@ -241,14 +250,22 @@ GPU_KERNEL(attention_tiles, attention_tiles_args, ATTENTION_THREADS)
 }
 
 /* ---- scores and dropout ---- */
-struct score {
-    float y, slope; /* in units of ln 2; its derivative by the scaled product, in nats */
-};
-GPU_FN score score_of(const attention_args &a, float product)
+/* Products q.k become scores. */
+template <int n> GPU_FN void make_scores(const attention_args &a, float y[n][4])
 {
-    if (!(a.cap > 0)) return {product * (a.scale * LOG2E), 1};
-    float t = tanhf(product * a.scale / a.cap);
-    return {a.cap * LOG2E * t, 1 - t * t};
+    if (a.cap > 0) {
+        float by = a.scale / a.cap, to = a.cap * LOG2E;
+        GPU_UNROLL
+        for (int j = 0; j < n; j++)
+            GPU_UNROLL
+            for (int i = 0; i < 4; i++) y[j][i] = to * tanhf(y[j][i] * by);
+    } else {
+        float by = a.scale * LOG2E;
+        GPU_UNROLL
+        for (int j = 0; j < n; j++)
+            GPU_UNROLL
+            for (int i = 0; i < 4; i++) y[j][i] *= by;
+    }
 }
 
 /* Whether dropout keeps pairs (i, j) of a head: words of a counter (kernel/dropout.h). Of four words the last are kept
@@ -353,7 +370,7 @@ GPU_FN void put_result(const attention_args &a, int which, const float d[m][4], 
 /* ---- forward ---- */
 template <class T, int wide> struct sizes {
     static const int bytes = (int)sizeof(T);
-    static const int warps = ATTENTION_WARPS(bytes, wide), outer = ATTENTION_OUTER(bytes, wide);
+    static const int threads = GPU_WARP * ATTENTION_WARPS(bytes, wide), outer = ATTENTION_OUTER(bytes, wide);
     static const int inner = ATTENTION_INNER(bytes, wide), stages = ATTENTION_STAGES(bytes, wide);
     static const int n = inner / 8, m = wide / 8; /* eights of columns: of scores, of a head */
 };
@@ -423,15 +440,15 @@ template <class T, int wide> GPU_FN void forward(const attention_args &a)
     float o[m][4] = {}, most[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
     dropper drop = dropper_of(a, at.b, at.head);
 
-    load_tile<T, wide, outer>(s->q, (const T *)a.q + row * a.q_step + col, a.q_step, a.queries.rows - first, a.head_dim);
+    load_tile<T, wide, outer, S::threads>(s->q, (const T *)a.q + row * a.q_step + col, a.q_step, a.queries.rows - first, a.head_dim);
     int64_t t = next_tile<true>(a, mine, others, 0, tiles);
     if (t < tiles)
-        load_tile<T, wide, inner>(s->k, k + t * inner * a.k_step, a.k_step, a.keys.rows - t * inner, a.head_dim);
+        load_tile<T, wide, inner, S::threads>(s->k, k + t * inner * a.k_step, a.k_step, a.keys.rows - t * inner, a.head_dim);
     gpu_copies_end();
     while (t < tiles) {
         gpu_copies_wait<0>();
         gpu_sync(); /* the keys are there, and nobody needs the values before them any more */
-        load_tile<T, wide, inner>(s->v, v + t * inner * a.v_step, a.v_step, a.keys.rows - t * inner, a.head_dim);
+        load_tile<T, wide, inner, S::threads>(s->v, v + t * inner * a.v_step, a.v_step, a.keys.rows - t * inner, a.head_dim);
         gpu_copies_end();
         for (int i = gpu_thread(); i < inner; i += gpu_threads()) s->keys[i] = row_of(a, a.keys, at.b, t * inner + i);
         bool whole = tiles_see(a, mine, others[t]) == ALL && (t + 1) * inner <= a.keys.rows;
@@ -441,14 +458,15 @@ template <class T, int wide> GPU_FN void forward(const attention_args &a)
         gpu_sync(); /* the values are there, and nobody needs the keys */
         t = next_tile<true>(a, mine, others, t + 1, tiles);
         if (t < tiles)
-            load_tile<T, wide, inner>(s->k, k + t * inner * a.k_step, a.k_step, a.keys.rows - t * inner, a.head_dim);
+            load_tile<T, wide, inner, S::threads>(s->k, k + t * inner * a.k_step, a.k_step, a.keys.rows - t * inner, a.head_dim);
         gpu_copies_end();
         uint32_t seen = whole ? ~0u : seen_pairs<n, false>(a, asks, s->keys), keep = ~0u;
         if (a.drops) keep = kept_pairs<n, false>(a, drop, asks, s->keys);
+        make_scores<n>(a, y);
         GPU_UNROLL
         for (int j = 0; j < n; j++)
             GPU_UNROLL
-            for (int i = 0; i < 4; i++) y[j][i] = seen >> (j * 4 + i) & 1 ? score_of(a, y[j][i]).y : -INFINITY;
+            for (int i = 0; i < 4; i++) y[j][i] = seen >> (j * 4 + i) & 1 ? y[j][i] : -INFINITY;
         weigh<n, m>(y, o, most, sum);
         GPU_UNROLL
         for (int j = 0; j < n; j++)
@@ -508,14 +526,15 @@ template <class T, int wide> struct backward_shared {
     sums known[sizes<T, wide>::stages][sizes<T, wide>::inner]; /* of queries */
 };
 
-/* Of a pair with product y = q.k and dp = v.grad: what multiplies grad in dv, and the gradient of the scaled product. */
-GPU_FN void pair_backward(const attention_args &a, bool seen, bool keep, const sums &q, float &y, float &dp)
+/* Of a pair with score y and dp = v.grad: what multiplies grad in dv, and the gradient of the scaled product. flat: 1 / cap
+ * in units of ln 2, 0 without: the slope is 1 - tanh squared. */
+GPU_FN void pair_backward(float drop_scale, float flat, bool seen, bool keep, const sums &q, float &y, float &dp)
 {
-    score s = score_of(a, y);
-    float p = seen ? exp2f(s.y - q.lse) : 0, factor = keep ? a.drop_scale : 0;
-    dp = seen ? s.slope * p * (factor * dp - q.delta) : 0;
+    float t = y * flat, p = seen ? exp2f(y - q.lse) : 0, factor = keep ? drop_scale : 0;
+    dp = seen ? (1 - t * t) * p * (factor * dp - q.delta) : 0;
     y = p * factor;
 }
+GPU_FN float flat_of(const attention_args &a) { return a.cap > 0 ? 1 / (a.cap * LOG2E) : 0; }
 
 enum wanted { DK = 1, DV = 2 };
 
@@ -523,10 +542,11 @@ enum wanted { DK = 1, DV = 2 };
 template <class T, int wide>
 GPU_FN void load_queries(const attention_args &a, backward_shared<T, wide> *s, int stage, const task &at, int64_t t)
 {
-    const int inner = sizes<T, wide>::inner;
+    using S = sizes<T, wide>;
+    const int inner = S::inner;
     int64_t first = t * inner, row = at.b * a.queries.rows + first, col = at.head * a.head_dim, left = a.queries.rows - first;
-    load_tile<T, wide, inner>(s->other[stage][0], (const T *)a.q + row * a.q_step + col, a.q_step, left, a.head_dim);
-    load_tile<T, wide, inner>(s->other[stage][1], (const T *)a.grad + row * a.grad_step + col, a.grad_step, left, a.head_dim);
+    load_tile<T, wide, inner, S::threads>(s->other[stage][0], (const T *)a.q + row * a.q_step + col, a.q_step, left, a.head_dim);
+    load_tile<T, wide, inner, S::threads>(s->other[stage][1], (const T *)a.grad + row * a.grad_step + col, a.grad_step, left, a.head_dim);
     for (int i = gpu_thread(); i < inner; i += gpu_threads()) {
         s->rows[stage][i] = row_of(a, a.queries, at.b, first + i);
         s->known[stage][i] = sums_of(a, at, first + i);
@@ -546,14 +566,14 @@ template <class T, int wide, int wants> GPU_FN void keys_backward(const attentio
     const attention_tile mine = a.keys.outer[at.b * k_tiles + at.tile], *others = a.queries.inner + at.b * tiles;
     int lane = gpu_lane(), in_tile = gpu_warp() * 16 + lane / 4;
     attention_row asks[2] = {row_of(a, a.keys, at.b, first + in_tile), row_of(a, a.keys, at.b, first + in_tile + 8)};
-    float dk[m][4] = {}, dv[m][4] = {};
+    float dk[m][4] = {}, dv[m][4] = {}, flat = flat_of(a);
     /* The query heads that read these keys (kernel/attention_heads.h), one after the other. */
     int64_t lo = (a.kv_first + at.head) * a.group - a.head_first, hi = lo + a.group;
     if (lo < 0) lo = 0;
     if (hi > a.heads) hi = a.heads;
 
-    load_tile<T, wide, outer>(s->mine[0], (const T *)a.k + row * a.k_step + col, a.k_step, left, a.head_dim);
-    if (wants & DK) load_tile<T, wide, outer>(s->mine[1], (const T *)a.v + row * a.v_step + col, a.v_step, left, a.head_dim);
+    load_tile<T, wide, outer, S::threads>(s->mine[0], (const T *)a.k + row * a.k_step + col, a.k_step, left, a.head_dim);
+    if (wants & DK) load_tile<T, wide, outer, S::threads>(s->mine[1], (const T *)a.v + row * a.v_step + col, a.v_step, left, a.head_dim);
     gpu_copies_end();
     int64_t begin = next_tile<false>(a, mine, others, 0, tiles), t = begin;
     task q = {0, lo, at.b};
@@ -580,11 +600,12 @@ template <class T, int wide, int wants> GPU_FN void keys_backward(const attentio
         if (wants & DK) by_rows<T, wide, n>::add(dp, s->mine[1], gpu_warp() * 16, s->other[stage][1], a.head_dim);
         uint32_t seen = whole ? ~0u : seen_pairs<n, true>(a, asks, s->rows[stage]), keep = ~0u;
         if (a.drops) keep = kept_pairs<n, true>(a, drop, asks, s->rows[stage]);
+        make_scores<n>(a, y);
         GPU_UNROLL
         for (int j = 0; j < n; j++)
             GPU_UNROLL
             for (int i = 0; i < 4; i++)
-                pair_backward(a, seen >> (j * 4 + i) & 1, keep >> (j * 4 + i) & 1,
+                pair_backward(a.drop_scale, flat, seen >> (j * 4 + i) & 1, keep >> (j * 4 + i) & 1,
                               s->known[stage][j * 8 + lane % 4 * 2 + i % 2], y[j][i], dp[j][i]);
         if (wants & DV) by_columns<T, wide, n, m>::add(dv, y, s->other[stage][1], a.head_dim);
         if (wants & DK) by_columns<T, wide, n, m>::add(dk, dp, s->other[stage][0], a.head_dim);
@@ -599,10 +620,11 @@ template <class T, int wide, int wants> GPU_FN void keys_backward(const attentio
 template <class T, int wide>
 GPU_FN void load_keys(const attention_args &a, backward_shared<T, wide> *s, int stage, const task &at, int64_t t)
 {
-    const int inner = sizes<T, wide>::inner;
+    using S = sizes<T, wide>;
+    const int inner = S::inner;
     int64_t first = t * inner, row = at.b * a.keys.rows + first, col = kv_of(a, at.head) * a.head_dim, left = a.keys.rows - first;
-    load_tile<T, wide, inner>(s->other[stage][0], (const T *)a.k + row * a.k_step + col, a.k_step, left, a.head_dim);
-    load_tile<T, wide, inner>(s->other[stage][1], (const T *)a.v + row * a.v_step + col, a.v_step, left, a.head_dim);
+    load_tile<T, wide, inner, S::threads>(s->other[stage][0], (const T *)a.k + row * a.k_step + col, a.k_step, left, a.head_dim);
+    load_tile<T, wide, inner, S::threads>(s->other[stage][1], (const T *)a.v + row * a.v_step + col, a.v_step, left, a.head_dim);
     for (int i = gpu_thread(); i < inner; i += gpu_threads()) s->rows[stage][i] = row_of(a, a.keys, at.b, first + i);
     gpu_copies_end();
 }
@@ -620,11 +642,11 @@ template <class T, int wide> GPU_FN void queries_backward(const attention_args &
     attention_row asks[2] = {row_of(a, a.queries, at.b, first + in_tile),
                              row_of(a, a.queries, at.b, first + in_tile + 8)};
     sums known[2] = {sums_of(a, at, first + in_tile), sums_of(a, at, first + in_tile + 8)};
-    float dq[m][4] = {};
+    float dq[m][4] = {}, flat = flat_of(a);
     dropper drop = dropper_of(a, at.b, at.head);
 
-    load_tile<T, wide, outer>(s->mine[0], (const T *)a.q + row * a.q_step + col, a.q_step, left, a.head_dim);
-    load_tile<T, wide, outer>(s->mine[1], (const T *)a.grad + row * a.grad_step + col, a.grad_step, left, a.head_dim);
+    load_tile<T, wide, outer, S::threads>(s->mine[0], (const T *)a.q + row * a.q_step + col, a.q_step, left, a.head_dim);
+    load_tile<T, wide, outer, S::threads>(s->mine[1], (const T *)a.grad + row * a.grad_step + col, a.grad_step, left, a.head_dim);
     gpu_copies_end();
     int64_t t = next_tile<true>(a, mine, others, 0, tiles);
     if (S::stages > 1 && t < tiles) load_keys<T, wide>(a, s, 0, at, t);
@@ -644,11 +666,13 @@ template <class T, int wide> GPU_FN void queries_backward(const attention_args &
         by_rows<T, wide, n>::add(dp, s->mine[1], gpu_warp() * 16, s->other[stage][1], a.head_dim);
         uint32_t seen = whole ? ~0u : seen_pairs<n, false>(a, asks, s->rows[stage]), keep = ~0u;
         if (a.drops) keep = kept_pairs<n, false>(a, drop, asks, s->rows[stage]);
+        make_scores<n>(a, y);
         GPU_UNROLL
         for (int j = 0; j < n; j++)
             GPU_UNROLL
             for (int i = 0; i < 4; i++)
-                pair_backward(a, seen >> (j * 4 + i) & 1, keep >> (j * 4 + i) & 1, known[i / 2], y[j][i], dp[j][i]);
+                pair_backward(a.drop_scale, flat, seen >> (j * 4 + i) & 1, keep >> (j * 4 + i) & 1, known[i / 2],
+                              y[j][i], dp[j][i]);
         by_columns<T, wide, n, m>::add(dq, dp, s->other[stage][0], a.head_dim);
     }
     gpu_copies_wait<0>();
