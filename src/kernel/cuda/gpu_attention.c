@@ -80,7 +80,7 @@ static struct plan plan_of(const struct kernel_call *c)
     while (p.size + 1 < WIDES && wide_of[p.size] < at->head_dim) p.size++;
     int wide = wide_of[p.size];
     p.outer = ATTENTION_OUTER(bytes, wide);
-    p.inner = ATTENTION_INNER(bytes, wide);
+    p.inner = ATTENTION_INNER(bytes, wide, c->phase != KERNEL_FWD);
     p.stages = ATTENTION_STAGES(bytes, wide);
     for (int i = 0; i < 4; i++) p.tiles[i] = take(&p.bytes, at->batch * tiles_of(&p, i), sizeof(struct attention_tile));
     if (c->phase != KERNEL_FWD) p.delta = take(&p.bytes, at->batch * p.q_rows * at->heads, sizeof(float));

@@ -2,10 +2,10 @@
 /* ATTENTION and ATTENTION_PART, forward and backward (kernel/ref/attention.c has the formulas), tile by tile: no matrix
  * of scores is ever in memory (Dao et al. 2022, "FlashAttention"; Dao 2023, "FlashAttention-2").
  *
- * A warp has 16 rows of its block's outer tile and multiplies them by an inner tile: 16 x n of scores lie in its lanes as
- * mma.m16n8k16 leaves them, lane l having of every 8 columns rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next. So
- * what comes out of one product is the left side of the next without leaving the registers. 16-bit types are multiplied
- * by the tensor cores; f32 by fp32 multiply-adds, with the same lanes having the same elements.
+ * A warp has 16 rows of its block's outer tile and multiplies them by an inner tile: 16 x n of scores lie in its lanes
+ * as mma.m16n8k16 leaves them, lane l having of every 8 columns rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the
+ * next. So what comes out of one product is the left side of the next without leaving the registers. 16-bit types are
+ * multiplied by the tensor cores; f32 by fp32 multiply-adds, with the same lanes having the same elements.
  *
  * Forward a block has queries and walks keys. Backward delta = o . grad is made first; then a block of keys walks
  * queries, of one query head after the other, and makes dk and dv, and a block of queries walks keys and makes dq. So
@@ -24,7 +24,10 @@
 template <class T> struct pieces {
     static const int n = 16 / (int)sizeof(T); /* elements of one */
 };
-template <class T, int wide> GPU_FN T *piece(T *tile, int row, int p) { return tile + row * wide + (p ^ (row & 7)) * pieces<T>::n; }
+template <class T, int wide> GPU_FN T *piece(T *tile, int row, int p)
+{
+    return tile + row * wide + (p ^ (row & 7)) * pieces<T>::n;
+}
 template <class T, int wide> GPU_FN T *piece_of(T *tile, int row, int col)
 {
     return piece<T, wide>(tile, row, col / pieces<T>::n);
@@ -69,19 +72,21 @@ template <class T, int wide, int n> struct by_rows {
     GPU_FN void add(float d[n][4], T *a, int row, T *b, int cols)
     {
         int lane = gpu_lane();
-        GPU_UNROLL
-        for (int k = 0; k < wide; k += 16) {
-            if (k >= cols) continue;
-            uint32_t x[4];
-            gpu_ldmatrix(x, piece_of<T, wide>(a, row + lane % 16, k + lane / 16 * 8));
+        GPU_ROLLED
+        for (int at = 0; at < cols; at += 64) /* 64 columns on, pieces lie as they do here: few addresses are kept */
             GPU_UNROLL
-            for (int j = 0; j < n; j += 2) {
-                uint32_t y[4];
-                gpu_ldmatrix(y, piece_of<T, wide>(b, j * 8 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
-                multiply(d[j], x, y, T());
-                multiply(d[j + 1], x, y + 2, T());
+            for (int k = at; k < at + 64; k += 16) {
+                if (k >= cols) continue;
+                uint32_t x[4];
+                gpu_ldmatrix(x, piece_of<T, wide>(a, row + lane % 16, k + lane / 16 * 8));
+                GPU_UNROLL
+                for (int j = 0; j < n; j += 2) {
+                    uint32_t y[4];
+                    gpu_ldmatrix(y, piece_of<T, wide>(b, j * 8 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+                    multiply(d[j], x, y, T());
+                    multiply(d[j + 1], x, y + 2, T());
+                }
             }
-        }
     }
 };
 struct alignas(16) four {
@@ -167,8 +172,7 @@ GPU_FN attention_row row_of(const attention_args &a, const attention_rows &side,
 GPU_FN bool sees(const attention_args &a, const attention_row &q, const attention_row &k)
 {
     if (q.place < 0 || k.place < 0) return false;
-    if (a.prefix)
-        return q.doc >> 1 == k.doc >> 1 && ((k.doc & 1) || (!(q.doc & 1) && k.place <= q.place));
+    if (a.prefix) return q.doc >> 1 == k.doc >> 1 && ((k.doc & 1) || (!(q.doc & 1) && k.place <= q.place));
     if (a.causal && k.place > q.place) return false;
     return q.doc == k.doc && (!a.window || k.token > q.token - a.window);
 }
@@ -337,8 +341,8 @@ template <class T> GPU_FN void put_two(T *p, float x, float y, int left)
 }
 /* Rows of d, `by` times as large, plus what was there, to columns of a head: at `to`, n rows of which are there. */
 template <class T, int m>
-GPU_FN void put_rows(const attention_args &a, int which, const float d[m][4], const float by[2], const float before_by[2],
-                     int64_t row, int64_t n, int64_t col)
+GPU_FN void put_rows(const attention_args &a, int which, const float d[m][4], const float by[2],
+                     const float before_by[2], int64_t row, int64_t n, int64_t col)
 {
     const T *from = (const T *)a.from[which] + row * a.from_step[which] + col;
     T *to = (T *)a.to[which] + row * a.to_step[which] + col;
@@ -368,15 +372,16 @@ GPU_FN void put_result(const attention_args &a, int which, const float d[m][4], 
 }
 
 /* ---- forward ---- */
-template <class T, int wide> struct sizes {
+template <class T, int wide, bool backward> struct sizes {
     static const int bytes = (int)sizeof(T);
     static const int threads = GPU_WARP * ATTENTION_WARPS(bytes, wide), outer = ATTENTION_OUTER(bytes, wide);
-    static const int inner = ATTENTION_INNER(bytes, wide), stages = ATTENTION_STAGES(bytes, wide);
+    static const int inner = ATTENTION_INNER(bytes, wide, backward), stages = ATTENTION_STAGES(bytes, wide);
     static const int n = inner / 8, m = wide / 8; /* eights of columns: of scores, of a head */
 };
 template <class T, int wide> struct forward_shared {
-    T q[sizes<T, wide>::outer * wide], k[sizes<T, wide>::inner * wide], v[sizes<T, wide>::inner * wide];
-    attention_row keys[sizes<T, wide>::inner];
+    T q[sizes<T, wide, false>::outer * wide], k[sizes<T, wide, false>::inner * wide],
+        v[sizes<T, wide, false>::inner * wide];
+    attention_row keys[sizes<T, wide, false>::inner];
 };
 
 /* A block's tile, head and sequence. Heads that read the same keys are neighbours. */
@@ -426,29 +431,34 @@ template <int n, int m> GPU_FN void weigh(float y[n][4], float o[m][4], float mo
 
 template <class T, int wide> GPU_FN void forward(const attention_args &a)
 {
-    using S = sizes<T, wide>;
+    using S = sizes<T, wide, false>;
     const int outer = S::outer, inner = S::inner, n = S::n, m = S::m;
     forward_shared<T, wide> *s = gpu_shared<forward_shared<T, wide>>();
     task at = queries_here(a, outer);
     int64_t tiles = (a.keys.rows + inner - 1) / inner, q_tiles = (a.queries.rows + outer - 1) / outer;
     int64_t first = at.tile * outer, row = at.b * a.queries.rows + first, col = at.head * a.head_dim;
     int64_t kv = kv_of(a, at.head) * a.head_dim;
-    const T *k = (const T *)a.k + at.b * a.keys.rows * a.k_step + kv, *v = (const T *)a.v + at.b * a.keys.rows * a.v_step + kv;
+    const T *k = (const T *)a.k + at.b * a.keys.rows * a.k_step + kv,
+            *v = (const T *)a.v + at.b * a.keys.rows * a.v_step + kv;
     const attention_tile mine = a.queries.outer[at.b * q_tiles + at.tile], *others = a.keys.inner + at.b * tiles;
     int lane = gpu_lane(), in_tile = gpu_warp() * 16 + lane / 4;
-    attention_row asks[2] = {row_of(a, a.queries, at.b, first + in_tile), row_of(a, a.queries, at.b, first + in_tile + 8)};
+    attention_row asks[2] = {row_of(a, a.queries, at.b, first + in_tile),
+                             row_of(a, a.queries, at.b, first + in_tile + 8)};
     float o[m][4] = {}, most[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
     dropper drop = dropper_of(a, at.b, at.head);
 
-    load_tile<T, wide, outer, S::threads>(s->q, (const T *)a.q + row * a.q_step + col, a.q_step, a.queries.rows - first, a.head_dim);
+    load_tile<T, wide, outer, S::threads>(s->q, (const T *)a.q + row * a.q_step + col, a.q_step, a.queries.rows - first,
+                                          a.head_dim);
     int64_t t = next_tile<true>(a, mine, others, 0, tiles);
     if (t < tiles)
-        load_tile<T, wide, inner, S::threads>(s->k, k + t * inner * a.k_step, a.k_step, a.keys.rows - t * inner, a.head_dim);
+        load_tile<T, wide, inner, S::threads>(s->k, k + t * inner * a.k_step, a.k_step, a.keys.rows - t * inner,
+                                              a.head_dim);
     gpu_copies_end();
     while (t < tiles) {
         gpu_copies_wait<0>();
         gpu_sync(); /* the keys are there, and nobody needs the values before them any more */
-        load_tile<T, wide, inner, S::threads>(s->v, v + t * inner * a.v_step, a.v_step, a.keys.rows - t * inner, a.head_dim);
+        load_tile<T, wide, inner, S::threads>(s->v, v + t * inner * a.v_step, a.v_step, a.keys.rows - t * inner,
+                                              a.head_dim);
         gpu_copies_end();
         for (int i = gpu_thread(); i < inner; i += gpu_threads()) s->keys[i] = row_of(a, a.keys, at.b, t * inner + i);
         bool whole = tiles_see(a, mine, others[t]) == ALL && (t + 1) * inner <= a.keys.rows;
@@ -458,7 +468,8 @@ template <class T, int wide> GPU_FN void forward(const attention_args &a)
         gpu_sync(); /* the values are there, and nobody needs the keys */
         t = next_tile<true>(a, mine, others, t + 1, tiles);
         if (t < tiles)
-            load_tile<T, wide, inner, S::threads>(s->k, k + t * inner * a.k_step, a.k_step, a.keys.rows - t * inner, a.head_dim);
+            load_tile<T, wide, inner, S::threads>(s->k, k + t * inner * a.k_step, a.k_step, a.keys.rows - t * inner,
+                                                  a.head_dim);
         gpu_copies_end();
         uint32_t seen = whole ? ~0u : seen_pairs<n, false>(a, asks, s->keys), keep = ~0u;
         if (a.drops) keep = kept_pairs<n, false>(a, drop, asks, s->keys);
@@ -481,7 +492,10 @@ template <class T, int wide> GPU_FN void forward(const attention_args &a)
     for (int r = 0; r < 2; r++) {
         bool there = asks[r].place >= 0;
         float *lse = a.lse + (row + in_tile + r * 8) * a.lse_step + at.head;
-        float before = !there ? -INFINITY : a.more ? *lse * LOG2E : a.sink ? gpu_get((const T *)a.sink + at.head) * LOG2E : -INFINITY;
+        float before = !there   ? -INFINITY
+                       : a.more ? *lse * LOG2E
+                       : a.sink ? gpu_get((const T *)a.sink + at.head) * LOG2E
+                                : -INFINITY;
         float top = fmaxf(most[r], before), base = top > -INFINITY ? top : 0;
         float here = exp2f(most[r] - base), all = of_four(sum[r], false) * here + exp2f(before - base);
         float part = all > 0 ? 1 / all : 0;
@@ -521,13 +535,14 @@ GPU_FN sums sums_of(const attention_args &a, const task &at, int64_t i)
 }
 
 template <class T, int wide> struct backward_shared {
-    T mine[2][sizes<T, wide>::outer * wide], other[sizes<T, wide>::stages][2][sizes<T, wide>::inner * wide];
-    attention_row rows[sizes<T, wide>::stages][sizes<T, wide>::inner];
-    sums known[sizes<T, wide>::stages][sizes<T, wide>::inner]; /* of queries */
+    T mine[2][sizes<T, wide, true>::outer * wide],
+        other[sizes<T, wide, true>::stages][2][sizes<T, wide, true>::inner * wide];
+    attention_row rows[sizes<T, wide, true>::stages][sizes<T, wide, true>::inner];
+    sums known[sizes<T, wide, true>::stages][sizes<T, wide, true>::inner]; /* of queries */
 };
 
-/* Of a pair with score y and dp = v.grad: what multiplies grad in dv, and the gradient of the scaled product. flat: 1 / cap
- * in units of ln 2, 0 without: the slope is 1 - tanh squared. */
+/* Of a pair with score y and dp = v.grad: what multiplies grad in dv, and the gradient of the scaled product. flat: 1 /
+ * cap in units of ln 2, 0 without: the slope is 1 - tanh squared. */
 GPU_FN void pair_backward(float drop_scale, float flat, bool seen, bool keep, const sums &q, float &y, float &dp)
 {
     float t = y * flat, p = seen ? exp2f(y - q.lse) : 0, factor = keep ? drop_scale : 0;
@@ -542,11 +557,14 @@ enum wanted { DK = 1, DV = 2 };
 template <class T, int wide>
 GPU_FN void load_queries(const attention_args &a, backward_shared<T, wide> *s, int stage, const task &at, int64_t t)
 {
-    using S = sizes<T, wide>;
+    using S = sizes<T, wide, true>;
     const int inner = S::inner;
-    int64_t first = t * inner, row = at.b * a.queries.rows + first, col = at.head * a.head_dim, left = a.queries.rows - first;
-    load_tile<T, wide, inner, S::threads>(s->other[stage][0], (const T *)a.q + row * a.q_step + col, a.q_step, left, a.head_dim);
-    load_tile<T, wide, inner, S::threads>(s->other[stage][1], (const T *)a.grad + row * a.grad_step + col, a.grad_step, left, a.head_dim);
+    int64_t first = t * inner, row = at.b * a.queries.rows + first, col = at.head * a.head_dim,
+            left = a.queries.rows - first;
+    load_tile<T, wide, inner, S::threads>(s->other[stage][0], (const T *)a.q + row * a.q_step + col, a.q_step, left,
+                                          a.head_dim);
+    load_tile<T, wide, inner, S::threads>(s->other[stage][1], (const T *)a.grad + row * a.grad_step + col, a.grad_step,
+                                          left, a.head_dim);
     for (int i = gpu_thread(); i < inner; i += gpu_threads()) {
         s->rows[stage][i] = row_of(a, a.queries, at.b, first + i);
         s->known[stage][i] = sums_of(a, at, first + i);
@@ -557,12 +575,13 @@ GPU_FN void load_queries(const attention_args &a, backward_shared<T, wide> *s, i
 /* dk and dv, or one of them where a lane has no registers for both, of a tile of keys. at.head: a head of keys. */
 template <class T, int wide, int wants> GPU_FN void keys_backward(const attention_args &a)
 {
-    using S = sizes<T, wide>;
+    using S = sizes<T, wide, true>;
     const int outer = S::outer, inner = S::inner, n = S::n, m = S::m;
     backward_shared<T, wide> *s = gpu_shared<backward_shared<T, wide>>();
     task at = task_here(a.kv_heads, a.batch);
     int64_t tiles = (a.queries.rows + inner - 1) / inner, k_tiles = (a.keys.rows + outer - 1) / outer;
-    int64_t first = at.tile * outer, row = at.b * a.keys.rows + first, col = at.head * a.head_dim, left = a.keys.rows - first;
+    int64_t first = at.tile * outer, row = at.b * a.keys.rows + first, col = at.head * a.head_dim,
+            left = a.keys.rows - first;
     const attention_tile mine = a.keys.outer[at.b * k_tiles + at.tile], *others = a.queries.inner + at.b * tiles;
     int lane = gpu_lane(), in_tile = gpu_warp() * 16 + lane / 4;
     attention_row asks[2] = {row_of(a, a.keys, at.b, first + in_tile), row_of(a, a.keys, at.b, first + in_tile + 8)};
@@ -572,14 +591,17 @@ template <class T, int wide, int wants> GPU_FN void keys_backward(const attentio
     if (lo < 0) lo = 0;
     if (hi > a.heads) hi = a.heads;
 
-    load_tile<T, wide, outer, S::threads>(s->mine[0], (const T *)a.k + row * a.k_step + col, a.k_step, left, a.head_dim);
-    if (wants & DK) load_tile<T, wide, outer, S::threads>(s->mine[1], (const T *)a.v + row * a.v_step + col, a.v_step, left, a.head_dim);
+    load_tile<T, wide, outer, S::threads>(s->mine[0], (const T *)a.k + row * a.k_step + col, a.k_step, left,
+                                          a.head_dim);
+    if (wants & DK)
+        load_tile<T, wide, outer, S::threads>(s->mine[1], (const T *)a.v + row * a.v_step + col, a.v_step, left,
+                                              a.head_dim);
     gpu_copies_end();
     int64_t begin = next_tile<false>(a, mine, others, 0, tiles), t = begin;
     task q = {0, lo, at.b};
     if (begin == tiles) q.head = hi;
     if (S::stages > 1 && q.head < hi) load_queries<T, wide>(a, s, 0, q, t);
-    for (int stage = 0; q.head < hi; stage = S::stages > 1 ? !stage : 0) {
+    for (int stage = 0; q.head < hi; stage ^= S::stages - 1) {
         if (S::stages == 1) {
             gpu_sync(); /* nobody needs the tile before any more */
             load_queries<T, wide>(a, s, 0, q, t);
@@ -620,23 +642,27 @@ template <class T, int wide, int wants> GPU_FN void keys_backward(const attentio
 template <class T, int wide>
 GPU_FN void load_keys(const attention_args &a, backward_shared<T, wide> *s, int stage, const task &at, int64_t t)
 {
-    using S = sizes<T, wide>;
+    using S = sizes<T, wide, true>;
     const int inner = S::inner;
-    int64_t first = t * inner, row = at.b * a.keys.rows + first, col = kv_of(a, at.head) * a.head_dim, left = a.keys.rows - first;
-    load_tile<T, wide, inner, S::threads>(s->other[stage][0], (const T *)a.k + row * a.k_step + col, a.k_step, left, a.head_dim);
-    load_tile<T, wide, inner, S::threads>(s->other[stage][1], (const T *)a.v + row * a.v_step + col, a.v_step, left, a.head_dim);
+    int64_t first = t * inner, row = at.b * a.keys.rows + first, col = kv_of(a, at.head) * a.head_dim,
+            left = a.keys.rows - first;
+    load_tile<T, wide, inner, S::threads>(s->other[stage][0], (const T *)a.k + row * a.k_step + col, a.k_step, left,
+                                          a.head_dim);
+    load_tile<T, wide, inner, S::threads>(s->other[stage][1], (const T *)a.v + row * a.v_step + col, a.v_step, left,
+                                          a.head_dim);
     for (int i = gpu_thread(); i < inner; i += gpu_threads()) s->rows[stage][i] = row_of(a, a.keys, at.b, first + i);
     gpu_copies_end();
 }
 
 template <class T, int wide> GPU_FN void queries_backward(const attention_args &a)
 {
-    using S = sizes<T, wide>;
+    using S = sizes<T, wide, true>;
     const int outer = S::outer, inner = S::inner, n = S::n, m = S::m;
     backward_shared<T, wide> *s = gpu_shared<backward_shared<T, wide>>();
     task at = queries_here(a, outer);
     int64_t tiles = (a.keys.rows + inner - 1) / inner, q_tiles = (a.queries.rows + outer - 1) / outer;
-    int64_t first = at.tile * outer, row = at.b * a.queries.rows + first, col = at.head * a.head_dim, left = a.queries.rows - first;
+    int64_t first = at.tile * outer, row = at.b * a.queries.rows + first, col = at.head * a.head_dim,
+            left = a.queries.rows - first;
     const attention_tile mine = a.queries.outer[at.b * q_tiles + at.tile], *others = a.keys.inner + at.b * tiles;
     int in_tile = gpu_warp() * 16 + gpu_lane() / 4;
     attention_row asks[2] = {row_of(a, a.queries, at.b, first + in_tile),
@@ -645,12 +671,14 @@ template <class T, int wide> GPU_FN void queries_backward(const attention_args &
     float dq[m][4] = {}, flat = flat_of(a);
     dropper drop = dropper_of(a, at.b, at.head);
 
-    load_tile<T, wide, outer, S::threads>(s->mine[0], (const T *)a.q + row * a.q_step + col, a.q_step, left, a.head_dim);
-    load_tile<T, wide, outer, S::threads>(s->mine[1], (const T *)a.grad + row * a.grad_step + col, a.grad_step, left, a.head_dim);
+    load_tile<T, wide, outer, S::threads>(s->mine[0], (const T *)a.q + row * a.q_step + col, a.q_step, left,
+                                          a.head_dim);
+    load_tile<T, wide, outer, S::threads>(s->mine[1], (const T *)a.grad + row * a.grad_step + col, a.grad_step, left,
+                                          a.head_dim);
     gpu_copies_end();
     int64_t t = next_tile<true>(a, mine, others, 0, tiles);
     if (S::stages > 1 && t < tiles) load_keys<T, wide>(a, s, 0, at, t);
-    for (int stage = 0; t < tiles; stage = S::stages > 1 ? !stage : 0) {
+    for (int stage = 0; t < tiles; stage ^= S::stages - 1) {
         if (S::stages == 1) {
             gpu_sync();
             load_keys<T, wide>(a, s, 0, at, t);

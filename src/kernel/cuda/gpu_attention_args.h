@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu_attention_args.h: what ATTENTION and ATTENTION_PART launch with. C11 and C++.
  *
- * A block has an outer tile of rows, 16 for each of its warps, and walks inner tiles of the other side: queries and keys
- * forward and for dq, keys and queries for dk and dv. Heads are padded to `wide` columns: 64, 128 or 256. */
+ * A block has an outer tile of rows, 16 for each of its warps, and walks inner tiles of the other side: queries and
+ * keys forward and for dq, keys and queries for dk and dv. Heads are padded to `wide` columns: 64, 128 or 256. */
 #ifndef TUTTI_KERNEL_CUDA_GPU_ATTENTION_ARGS_H
 #define TUTTI_KERNEL_CUDA_GPU_ATTENTION_ARGS_H
 
@@ -12,7 +12,7 @@
 /* By bytes of an element: so that what a block holds fits into its shared memory and its threads' registers. */
 #define ATTENTION_WARPS(bytes, wide) ((bytes) == 4 && (wide) > 128 ? 2 : 4)
 #define ATTENTION_OUTER(bytes, wide) (16 * ATTENTION_WARPS(bytes, wide))
-#define ATTENTION_INNER(bytes, wide) (((wide) > 128 ? 32 : 64) / ((bytes) == 4 ? 2 : 1))
+#define ATTENTION_INNER(bytes, wide, backward) (((wide) > ((backward) ? 64 : 128) ? 32 : 64) / ((bytes) == 4 ? 2 : 1))
 /* Backward: how many inner tiles are there at once, so that the next one comes while one is used. */
 #define ATTENTION_STAGES(bytes, wide) ((bytes) == 2 && (wide) <= 128 ? 2 : 1)
 enum { ATTENTION_THREADS = 128, ATTENTION_WIDEST = 256 };
