@@ -22,7 +22,7 @@ struct variant {
 };
 static const struct variant variants[] = {
     {"a narrow head", 1, 150, 2, 1, 24, 8, true, 0, 0, 0, 0, 0},
-    {"64 columns", 1, 130, 1, 1, 64, 8, true, 0, 0, 0, 0, 0},
+    {"64 columns", 1, 129, 1, 1, 64, 8, true, 0, 0, 0, 0, 0},
     {"both ways", 1, 129, 1, 1, 64, 8, false, 0, 0, 0, 0, 0},
     {"80 columns", 1, 70, 3, 1, 80, 0, true, 0, 0, 0, 0, 0},
     {"128 columns", 1, 140, 2, 2, 128, 8, true, 0, 0, 0, 0, 0},
