@@ -35,4 +35,13 @@ TUTTI_FN void philox_block(uint64_t seed, uint64_t stream, uint64_t block, uint3
     out[3] = c3;
 }
 
+/* rng_stream_at. */
+TUTTI_FN uint64_t philox_stream_at(uint64_t stream, uint64_t step)
+{
+    uint64_t z = step + 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return stream ^ z ^ (z >> 31);
+}
+
 #endif

@@ -65,5 +65,8 @@ size_t gpu_sum_squares_scratch(const struct kernel_call *c, int n_threads);
 size_t gpu_find_nonfinite_scratch(const struct kernel_call *c, int n_threads);
 kernel_fn gpu_update;
 bool gpu_update_accepts(const struct kernel_call *c);
+kernel_fn gpu_attention_fwd, gpu_attention_bwd_in;
+bool gpu_attention_accepts(const struct kernel_call *c);
+size_t gpu_attention_scratch(const struct kernel_call *c, int n_threads);
 
 #endif

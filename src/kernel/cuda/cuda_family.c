@@ -12,6 +12,12 @@
     {[KERNEL_FWD] = {.run = fwd, .accepts = takes}, [KERNEL_BWD_IN] = {.run = back, .accepts = takes}}
 #define UPDATE {{.run = gpu_update, .accepts = gpu_update_accepts}}
 
+#define ATTENTION                                                                                                      \
+    {[KERNEL_FWD] = {.run = gpu_attention_fwd, .accepts = gpu_attention_accepts, .scratch = gpu_attention_scratch},    \
+     [KERNEL_BWD_IN] = {.run = gpu_attention_bwd_in,                                                                   \
+                        .accepts = gpu_attention_accepts,                                                              \
+                        .scratch = gpu_attention_scratch}}
+
 const struct kernel_family kernel_family_cuda = {
     .name = "cuda-sim",
     .slot = {
@@ -58,6 +64,8 @@ const struct kernel_family kernel_family_cuda = {
         [OP_FACTOR_MEAN] = UPDATE,
         [OP_FACTOR_SIZE] = UPDATE,
         [OP_FACTOR_APPLY] = UPDATE,
+        [OP_ATTENTION] = ATTENTION,
+        [OP_ATTENTION_PART] = ATTENTION,
     },
 };
 /* clang-format on */

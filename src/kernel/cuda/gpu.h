@@ -49,6 +49,9 @@ GPU_FN double gpu_xor(double v, int by) { return __shfl_xor_sync(0xffffffffu, v,
 GPU_FN int gpu_xor(int v, int by) { return __shfl_xor_sync(0xffffffffu, v, by); }
 GPU_FN float gpu_from(float v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
 GPU_FN uint32_t gpu_ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
+GPU_FN int gpu_lowest(uint32_t bits) { return __ffs((int)bits) - 1; }
+#define GPU_UNROLL _Pragma("unroll")
+#define GPU_ROLLED _Pragma("unroll 1")
 
 GPU_FN float gpu_to_f32(f16_t v)
 {
@@ -98,6 +101,18 @@ GPU_FN void gpu_copies_end() { asm volatile("cp.async.commit_group;" ::: "memory
 template <int newest> GPU_FN void gpu_copies_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(newest) : "memory");
+}
+GPU_FN uint32_t gpu_two(float low, float high, bf16_t)
+{
+    uint32_t two;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+    return two;
+}
+GPU_FN uint32_t gpu_two(float low, float high, f16_t)
+{
+    uint32_t two;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+    return two;
 }
 template <class T> GPU_FN T gpu_load(const void *p) { return *(const T *)p; }
 template <class T> GPU_FN void gpu_store(void *p, T v) { *(T *)p = v; }

@@ -47,6 +47,10 @@ GPU_FN uint32_t gpu_ballot(bool v, SIM_LINE)
     return all;
 }
 
+GPU_FN int gpu_lowest(uint32_t bits) { return __builtin_ffs((int)bits) - 1; } /* the lowest bit's number; -1: none */
+#define GPU_UNROLL
+#define GPU_ROLLED
+
 /* fp16 as IEEE 754 has it, by its bits. */
 GPU_FN float gpu_to_f32(f16_t v)
 {
@@ -69,6 +73,14 @@ GPU_FN f16_t gpu_f16(float v)
     } else h.bits = (uint16_t)(sign | ((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13));
     return h;
 }
+
+/* Two numbers in one word, for a fragment. */
+GPU_FN bf16_t gpu_bf16(float f);
+GPU_FN uint32_t gpu_two(float low, float high, bf16_t)
+{
+    return (uint32_t)gpu_bf16(high).bits << 16 | gpu_bf16(low).bits;
+}
+GPU_FN uint32_t gpu_two(float low, float high, f16_t) { return (uint32_t)gpu_f16(high).bits << 16 | gpu_f16(low).bits; }
 
 /* Lane l has of A, 16 x 16: rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next, and those 8 further; of B,
  * 16 x 8: rows 2 (l % 4) and the next, and those 8 further, of column l / 4; of C: rows l / 4 and l / 4 + 8, columns
