@@ -177,6 +177,8 @@ struct stream {
     const char *name;                   /* "compute": for messages */
     const struct kernel_table *kernels; /* what runs here (kernel_on, kernel/kernel.h); NULL: copies only. Borrowed */
     struct team *team;                  /* whose threads run it: the device's */
+    void *room;                         /* scratch of kernels that are given none (flat.h); the device's bytes */
+    size_t room_bytes;
     double clock_s;                     /* null: the virtual time at which all that was enqueued is done */
     uint64_t on_disk;                   /* cpu: its last request to the tier, which may be under way; 0: none */
     void *own;                          /* the device's part */

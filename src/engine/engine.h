@@ -225,6 +225,7 @@ struct engine {
     int n_crossing;
     int64_t *ticket; /* by crossing buffer: its last message */
     struct buffer scratch;
+    struct buffer room; /* scratch of kernels of whole arrays */
     struct buffer data; /* tokens, targets, positions of the batch's rows here; documents of all its rows */
     struct buffer rope, stat, index, balance;
     struct buffer norm;        /* sums of squares of the gradients (engine/tally.h) */

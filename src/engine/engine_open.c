@@ -2,6 +2,7 @@
 /* Making an engine and giving it back: all that its steps need is allocated here (what there must be, build.c says), on
  * a device that computes, counts, or only as far as paper goes. */
 #include "engine/engine.h"
+#include "kernel/flat.h"
 
 #include <string.h>
 
@@ -43,6 +44,39 @@ static int make_store(struct engine *g, const struct store_config *c, struct err
     return rc;
 }
 
+/* What kernels of whole arrays want, at most: a parameter's norm, where it is not finite. */
+static size_t room_of(const struct engine *g)
+{
+    int64_t n = 1;
+    size_t most = 0;
+    for (int i = 0; i < g->params.n; i++)
+        if (g->params.p[i].numel > n) n = g->params.p[i].numel;
+    struct kernel_call c = sum_squares_call(NULL, NULL, n);
+    most = max_size(most, kernel_scratch(&g->kernels, &c));
+    for (int t = DT_F32; t <= DT_F64; t++) {
+        c = find_nonfinite_call(NULL, NULL, (enum dtype)t, n);
+        most = max_size(most, kernel_scratch(&g->kernels, &c));
+    }
+    return most;
+}
+
+/* Whoever asks on one stream waits before another does. */
+static void give_room(const struct engine *g, struct stream *s)
+{
+    s->room = g->room.p;
+    s->room_bytes = g->room.bytes;
+}
+
+static int new_room(struct engine *g, struct err *e)
+{
+    size_t bytes = g->cfg.training ? room_of(g) : 0;
+    int rc = bytes ? buffer_new(&g->room, g->dev, MEM_SCRATCH, bytes, e) : OK;
+    give_room(g, g->stream);
+    for (int i = 0; i < g->store.n_arrays; i++)
+        if (g->store.array[i].own && !g->store.array[i].row.away) give_room(g, g->store.array[i].own);
+    return rc;
+}
+
 /* A server's shard: as at zero 3, and nobody to exchange it with but the workers. */
 static int new_shard(struct engine *g, struct err *e)
 {
@@ -52,6 +86,7 @@ static int new_shard(struct engine *g, struct err *e)
     int rc = make_store(g, &c, e);
     if (!rc) rc = muon_new(&g->tools.muon, &g->store, &g->cfg.optim, g->stream, NULL, e);
     if (!rc) rc = tally_buffers(g, e);
+    if (!rc) rc = new_room(g, e);
     return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.stream = g->stream}, e);
 }
 
@@ -222,6 +257,7 @@ static int new_buffers(struct engine *g, struct err *e)
     if (!rc) rc = tally_buffers(g, e);
     if (!rc) rc = new_slabs(g, e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
+    if (!rc) rc = new_room(g, e);
     return rc;
 }
 
@@ -390,6 +426,7 @@ void engine_free(struct engine *g)
     xfree(g->wgrad_at);
     xfree(g->ticket);
     buffer_free(&g->scratch);
+    buffer_free(&g->room);
     buffer_free(&g->data);
     buffer_free(&g->rope);
     buffer_free(&g->stat);
