@@ -179,9 +179,9 @@ struct stream {
     struct team *team;                  /* whose threads run it: the device's */
     void *room;                         /* scratch of kernels that are given none (flat.h); the device's bytes */
     size_t room_bytes;
-    double clock_s;                     /* null: the virtual time at which all that was enqueued is done */
-    uint64_t on_disk;                   /* cpu: its last request to the tier, which may be under way; 0: none */
-    void *own;                          /* the device's part */
+    double clock_s;   /* null: the virtual time at which all that was enqueued is done */
+    uint64_t on_disk; /* cpu: its last request to the tier, which may be under way; 0: none */
+    void *own;        /* the device's part */
 };
 /* A point in a stream: what was enqueued there before the last event_record. One that was never recorded has passed. */
 struct event {

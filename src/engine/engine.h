@@ -192,6 +192,7 @@ struct engine {
     struct event *fed;      /* the batch is here; */
     struct event *used;     /* and nobody reads it any more */
     struct event *decided;  /* a step's words say whether it updates (tally.h) */
+    bool knows_words;       /* and the host has them */
     struct kernel_table kernels;
     struct par_run collectives;
     struct away_run putting_away; /* what waits in the host's memory; all zero: nothing does */

@@ -59,12 +59,12 @@ static void fetch(const struct engine *g, struct stream *st, const struct buffer
     if (b->bytes && g->told.p) device_to_host(st, told(g, b), b, 0, b->bytes);
 }
 
-/* The words that the host does not know, on the stream of copies: those that it writes for the update are others. */
-static void fetch_decided(const struct engine *g)
+/* The words that the host does not know: those that it writes for the update are others. */
+static void fetch_decided(const struct engine *g, struct stream *st)
 {
-    double *to = told(g, &g->words);
+    double *to = g->words.bytes ? told(g, &g->words) : NULL;
     size_t from = WORD_NORM * sizeof *to;
-    if (to) device_to_host(g->feeding, to + WORD_NORM, &g->words, from, STEP_WORDS * sizeof *to - from);
+    if (to) device_to_host(st, to + WORD_NORM, &g->words, from, STEP_WORDS * sizeof *to - from);
 }
 
 /* What the host knows goes from a place of its own for each word, which lasts until the next step's. */
@@ -96,22 +96,22 @@ void tally_norm_make(struct engine *g)
     put_word(g, WORD_TIMES, g->scale.now);
     if (exact) optim_exact_squares(&g->store, g->stream, g->norm.p);
     else optim_sum_squares(&g->store, g->stream, g->norm.p);
-    struct kernel_call look =
-        losses_call(count, t, g->stat.p, (int64_t)(g->stat.bytes / sizeof(double)) / each, each);
+    struct kernel_call look = losses_call(count, t, g->stat.p, (int64_t)(g->stat.bytes / sizeof(double)) / each, each);
     if (g->stat.bytes) kernel_enqueue(g->stream, &look);
     sum_over(g->cfg.replicate, count, 1, t, "losses that are not finite"); /* squares are the same there */
     sum_over(g->cfg.model_group, sum, n + 1, t, "gradient norm");
     struct kernel_call clip = clip_call(g->words.p, g->cfg.optim.clip, &squares, &losses);
     kernel_enqueue(g->stream, &clip);
-    event_record(g->decided, g->stream); /* updates go on, while the words come here on another stream */
-    event_wait(g->feeding, g->decided);
-    fetch_decided(g);
+    event_record(g->decided, g->stream);
+    g->knows_words = false;
 }
 
 void tally_read(struct engine *g)
 {
     fetch(g, g->stream, &g->stat);
     if (g->balance.dev) fetch(g, g->stream, &g->balance);
+    if (!g->knows_words) fetch_decided(g, g->stream);
+    g->knows_words = true;
     stream_sync(g->stream);
 }
 
@@ -226,23 +226,22 @@ void tally_tokens(struct engine *g, double *nats)
     over_ranks(g, nats, parts * here * micro * seq);
 }
 
-/* As they came; NULL on the null device. */
-static const double *decided(const struct engine *g)
+/* They come on the stream of copies, while updates go on. */
+static void know_words(struct engine *g)
 {
+    if (g->knows_words) return;
+    event_wait(g->feeding, g->decided);
+    fetch_decided(g, g->feeding);
     stream_sync(g->feeding);
-    return g->told.p ? told(g, &g->words) : NULL;
+    g->knows_words = true;
 }
 
-double tally_norm(const struct engine *g)
-{
-    const double *words = decided(g);
-    return words ? words[WORD_NORM] : 0;
-}
+double tally_norm(const struct engine *g) { return g->told.p ? ((double *)told(g, &g->words))[WORD_NORM] : 0; }
 
-bool tally_goes(const struct engine *g)
+bool tally_goes(struct engine *g)
 {
-    const double *words = decided(g);
-    return !words || words[WORD_GOES] != 0;
+    know_words(g);
+    return !g->told.p || ((double *)told(g, &g->words))[WORD_GOES] != 0;
 }
 
 void tally_zero(struct engine *g)

@@ -84,8 +84,7 @@ rule_fn rule_lowered;
 /* Of whole arrays: ops_array.c, update.c. */
 infer_fn infer_cast, infer_sum_into, infer_sum_tree, infer_sum_parts, infer_sum_squares, infer_exact_squares,
     infer_find_nonfinite, infer_encode, infer_decode, infer_unpack, infer_rounded, infer_exponents, infer_losses,
-    infer_clip,
-    infer_update;
+    infer_clip, infer_update;
 cost_fn flops_update, bytes_added, bytes_update;
 
 #endif

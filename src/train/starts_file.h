@@ -15,8 +15,8 @@
 struct starts_note {
     int64_t step; /* done before */
     int ranks, threads;
-    const char *device, *kernels, *transport;         /* transport: NULL for one rank */
-    const char *kernel_library, *mpi, *mesh; /* "": none */
+    const char *device, *kernels, *transport; /* transport: NULL for one rank */
+    const char *kernel_library, *mpi, *mesh;  /* "": none */
     int zero;
     const struct places *places;
     const struct binding *binding;
