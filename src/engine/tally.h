@@ -22,8 +22,8 @@ void tally_zero(struct engine *g);
 /* Enqueues the norm of the gradients over all ranks, and whether that and all losses are finite: the words that updates
  * go by (kernel/words.h). Collective(replicate, model_group). */
 void tally_norm_make(struct engine *g);
-/* Brings what this rank has of a step to the host: loss, routers' load, words. The host waits here and nowhere else in a step,
- * but where a message hangs on numbers: tally_goes, parallel/expert.c. Local. */
+/* Brings what this rank has of a step to the host: loss, routers' load, words. The host waits here and nowhere else in
+ * a step, but where a message hangs on numbers: tally_goes, parallel/expert.c. Local. */
 void tally_read(struct engine *g);
 /* What it brought of the routers' load; NULL on the null device. Local. */
 const double *tally_balance(const struct engine *g);
@@ -40,8 +40,8 @@ struct tally tally_loss(struct engine *g);
 void tally_sequences(struct engine *g, double *nats);
 /* engine_token_nats. */
 void tally_tokens(struct engine *g, double *nats);
-/* Global L2 norm of the gradients, of the loss itself: what tally_read brought. Whether updates are made of them: before
- * that it waits for the words, not for updates. On the null device 0, yes. Local. */
+/* Global L2 norm of the gradients, of the loss itself: what tally_read brought. Whether updates are made of them: asked
+ * before that it waits for the words, not for updates. On the null device 0, yes. Local. */
 double tally_norm(const struct engine *g);
 bool tally_goes(struct engine *g);
 /* Enqueues what the host knows of an update: the rate, and how many were made before. Local. */

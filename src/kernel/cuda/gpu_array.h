@@ -79,17 +79,17 @@ GPU_FN float gpu_to_odd(double v)
 }
 
 /* Eight as floats. */
-struct gpu_eight {
+struct gpu_octet {
     float v[8];
 };
-template <class T> GPU_FN gpu_eight gpu_get8(const T *p, int64_t left)
+template <class T> GPU_FN gpu_octet gpu_get8(const T *p, int64_t left)
 {
     gpu_stored<T, 8> x = gpu_read<T, 8>(p, left);
-    gpu_eight e;
+    gpu_octet e;
     for (int i = 0; i < 8; i++) e.v[i] = gpu_widen(x.t[i]);
     return e;
 }
-template <class T> GPU_FN void gpu_put8(T *p, const gpu_eight &e, int64_t left)
+template <class T> GPU_FN void gpu_put8(T *p, const gpu_octet &e, int64_t left)
 {
     gpu_stored<T, 8> x;
     for (int i = 0; i < 8; i++) gpu_round(&x.t[i], e.v[i]);
