@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suite: wraps tile_rate_registers exp expf log logf pow tanh sin cos sincos */
-/* suite: long addresses */
-/* suite: unwatched threads */
+/* suite: long sanitizers */
 /* Golden losses by a GPU's kernels, simulated (run.device=cuda-sim), in an order of threads that the row's number
  * draws: near to what plain loops recorded in losses.txt, the more so the wider the row's numbers are, and to the bit
  * the same when the order is another one. What was measured is 1e-7 of a loss in fp32, 2e-3 in 16 bits. */

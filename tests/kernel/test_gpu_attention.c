@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* A GPU's attention, simulated, against the reference where the random cases of test_rows.c do not come: heads of all
  * widths that its kernels have, rows on 16 bytes and not, several tiles of queries and keys, tiles
  * that are left out; the same bits in every order of threads. */

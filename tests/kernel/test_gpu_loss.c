@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* Cross-entropy of a GPU's family over vocabularies as wide as models have, which random cases do not reach: against
  * the reference, with the same bits in every order of a simulated block's threads; its sums where tokens are in several
  * chunks; and a target that is no token. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* suite: long sanitizers */
 /* The rows that a GPU's family has: the same bits in every order of its threads, and shapes beyond what one thread, one
  * warp or one look at the tokens takes. Without the simulator there is nothing to be held. */
 #include "drawn.h"

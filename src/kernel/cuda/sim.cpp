@@ -28,8 +28,8 @@ extern "C" void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 #define SIM_TSAN 0
 #endif
 
-thread_local sim_block *sim_block_now; /* the launch's, which is a struct run */
-thread_local sim_lane *sim_lane_now;
+__thread sim_block *sim_block_now; /* the launch's, which is a struct run */
+__thread sim_lane *sim_lane_now;
 
 /* ---- a fiber ---- */
 enum { STACK = SIM_ASAN || SIM_TSAN ? 256 << 10 : 64 << 10, GUARD = 64 << 10 };

@@ -47,8 +47,8 @@ struct sim_block {
     size_t shared_bytes;
     sim_lane *lane;
 };
-extern thread_local sim_block *sim_block_now;
-extern thread_local sim_lane *sim_lane_now;
+extern __thread sim_block *sim_block_now;
+extern __thread sim_lane *sim_lane_now;
 
 /* Until all threads of the block are in this line. */
 void sim_barrier(int line);
