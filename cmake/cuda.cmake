@@ -4,8 +4,11 @@
 # need its library; kernels need neither that nor exceptions.
 execute_process(COMMAND ${CMAKE_C_COMPILER} -x c++ -std=c++17 -fsyntax-only -
   INPUT_FILE /dev/null RESULT_VARIABLE no_cxx OUTPUT_QUIET ERROR_QUIET)
+option(TUTTI_SIMULATE "a GPU's kernels, simulated (run.device: cuda-sim), where there is a C++ compiler" ON)
 set(TUTTI_SIMULATES OFF)
-if(no_cxx)
+if(NOT TUTTI_SIMULATE)
+  message(STATUS "a GPU's kernels are not simulated: TUTTI_SIMULATE=OFF")
+elseif(no_cxx)
   message(STATUS "C++: not found; a GPU's kernels cannot be simulated")
 elseif(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64|aarch64|arm64)$")
   message(STATUS "a GPU's kernels are simulated on x86-64 and aarch64, not on ${CMAKE_SYSTEM_PROCESSOR}")

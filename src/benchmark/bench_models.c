@@ -39,3 +39,9 @@ int64_t bench_fill(int32_t *memory, const struct config *c)
     }
     return seq - read;
 }
+
+int bench_device(const struct config *c, struct err *e)
+{
+    if (config_device(c) == DEVICE_CPU) return OK;
+    return err_set(e, ERR_REQUEST, "run.device: nothing that %s takes is a speed; choose cpu", c->run.device);
+}

@@ -14,6 +14,8 @@ struct bench_model {
 /* One of these names; a CHECK where it is none. */
 const struct bench_model *bench_model(const char *name);
 
+/* Refuses a device whose times are no speed: what is simulated, what only counts. */
+int bench_device(const struct config *c, struct err *e);
 /* A step's batch of random tokens: [4][global][seq] of tokens, targets (-1 where an encoder reads), positions and
  * documents, which is one. How many of a sequence are trained. */
 int64_t bench_fill(int32_t *memory, const struct config *c);

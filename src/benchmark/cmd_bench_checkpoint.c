@@ -289,7 +289,7 @@ static int make_config(const struct request *q, struct config *c, struct arena *
     int rc = cli_config(c, NULL, a, NULL, keys, n, 1, e);
     if (!rc && !c->checkpoint.async)
         rc = err_set(e, ERR_REQUEST, "checkpoint.async=false: the pause of such a save is measured here");
-    return rc;
+    return rc ? rc : bench_device(c, e);
 }
 
 static void print(const struct request *q, const struct figures *f)

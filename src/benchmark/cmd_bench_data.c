@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "base/thread.h"
 #include "benchmark/bench_texts.h"
+#include "benchmark/bench_models.h"
 #include "cli/cli.h"
 #include "config/config_feed.h"
 #include "config/setup.h"
@@ -105,7 +106,8 @@ static int need_of_steps(const struct config *c, const struct dataset *d, double
     struct site s;
     struct batch b;
     struct err why;
-    int rc = site_open(&s, &(struct site_config){.config = c}, &why);
+    int rc = bench_device(c, &why);
+    if (!rc) rc = site_open(&s, &(struct site_config){.config = c}, &why);
     if (rc) return err_set(e, rc, "%s; --need says without a run what training takes", why.text);
     batch_init_pictures(&b, c->batch.global, c->model.seq_len, model_pixels(&c->model));
     engine_init(s.engine);

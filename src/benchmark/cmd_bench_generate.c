@@ -69,7 +69,8 @@ static int make_model(const struct request *q, struct config *c, struct arena *a
     keys[n++] = arena_printf(a, "model.seq_len=%lld", (long long)positions);
     keys[n++] = arena_printf(a, "model.max_positions=%lld", (long long)positions);
     for (int i = 0; i < q->keys.n; i++) keys[n++] = q->keys.p[i];
-    return cli_config(c, NULL, a, NULL, keys, n, 1, e);
+    int rc = cli_config(c, NULL, a, NULL, keys, n, 1, e);
+    return rc ? rc : bench_device(c, e);
 }
 
 /* ---- the memory ---- */

@@ -102,6 +102,7 @@ static int make_config(const struct request *q, struct config *c, struct arena *
     int rc = cli_config(c, NULL, a, NULL, keys, n, to_int(q->ranks), e);
     if (!rc && model_sees(&c->model))
         rc = err_set(e, ERR_REQUEST, "model.family: sees pictures; this command measures models that read text");
+    if (!rc) rc = bench_device(c, e);
     return rc ? rc : plan_choose(c, NULL, NULL, e);
 }
 

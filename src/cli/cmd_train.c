@@ -51,19 +51,18 @@ static const struct cli_table table = {
 static void say_end(const struct trainer_result *r)
 {
     char rate[32], time[32], valid[48] = "", loss[32] = "-"; /* the last step may have been left out */
+    char speed[64] = "simulated";
+    if (!isnan(r->tokens_per_s))
+        snprintf(speed, sizeof speed, "%s %s/s", str_count(rate, r->tokens_per_s / (r->places ? (double)r->places : 1)),
+                 r->places ? "pictures" : "tok");
     if (!isnan(r->loss)) snprintf(loss, sizeof loss, "%.4f", r->loss);
     if (isfinite(r->valid_loss)) snprintf(valid, sizeof valid, ", validation loss %.4f", r->valid_loss);
-    log_info("%s after step %lld of %lld, loss %s%s, %s%s, %s; checkpoint %s",
+    log_info("%s after step %lld of %lld, loss %s%s, %s, %s; checkpoint %s",
              r->stopped ? "stopped"
              : r->early ? "stopped early"
                         : "done",
-             (long long)r->steps, (long long)r->wanted, loss, valid,
-             isnan(r->tokens_per_s) ? "simulated"
-                                    : str_count(rate, r->tokens_per_s / (r->places ? (double)r->places : 1)),
-             isnan(r->tokens_per_s) ? ""
-             : r->places            ? " pictures/s"
-                                    : " tok/s",
-             str_duration(time, r->seconds), r->checkpoint);
+             (long long)r->steps, (long long)r->wanted, loss, valid, speed, str_duration(time, r->seconds),
+             r->checkpoint);
 }
 
 int cmd_train(int argc, char **argv)

@@ -27,6 +27,7 @@ int cli_model_run(const struct cli_model *m, struct model_job *j)
     bool speaks;
     if (!comm_launched() && crowd_check(m->n, m->crowd, &e)) return cli_fail(&e);
     if (device_asked(&j->device, m->device ? m->device : "auto", &e)) return err_prefix(&e, "--device"), cli_fail(&e);
+    if (j->device == DEVICE_NULL) return err_set(&e, ERR_REQUEST, "--device null: it only counts"), cli_fail(&e);
     cli_ignore_init(&ignore, m->ignore);
     j->path = m->path;
     j->tokenizer = m->tokenizer;

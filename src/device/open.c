@@ -81,8 +81,7 @@ int device_asked(enum device_kind *k, const char *word, struct err *e)
     if (!strcmp(word, "cuda") || !strncmp(word, "cuda:", 5))
         return err_set(e, ERR_REQUEST,
                        "%s: this program has no code for a GPU; choose cpu, or cuda-sim, which simulates a GPU's "
-                       "kernels "
-                       "on the processor: slow, for looking",
+                       "kernels on the processor: slow, for looking",
                        word);
     return err_set(e, ERR_REQUEST, "wanted auto, cpu, cuda, cuda:N or cuda-sim, got %s", word);
 }

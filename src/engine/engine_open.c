@@ -2,7 +2,6 @@
 /* Making an engine and giving it back: all that its steps need is allocated here (what there must be, build.c says), on
  * a device that computes, counts, or only as far as paper goes. */
 #include "engine/engine.h"
-#include "kernel/flat.h"
 
 #include <string.h>
 
@@ -14,6 +13,7 @@
 #include "optim/adafactor.h"
 #include "optim/muon.h"
 #include "data/prefetch.h"
+#include "kernel/flat.h"
 #include "optim/staging.h"
 #include "state/packed.h"
 

@@ -108,15 +108,19 @@ static void enqueue_call(struct stream *s, const struct kernel_call *c)
                                             .n_span = x.n});
 }
 
+/* To a call that has no scratch of its own; one that wants none takes none. */
+static void lend_room(struct stream *s, struct kernel_call *c)
+{
+    c->scratch_bytes = kernel_scratch(s->kernels, c);
+    CHECK(c->scratch_bytes <= s->room_bytes, "%s wants %zu bytes, a stream has %zu", op_row(c->op)->name,
+          c->scratch_bytes, s->room_bytes);
+    if (c->scratch_bytes) c->scratch = s->room;
+}
+
 void kernel_enqueue(struct stream *s, struct kernel_call *c)
 {
     c->stream = s;
-    if (!c->scratch) {
-        c->scratch = s->room;
-        c->scratch_bytes = s->room ? kernel_scratch(s->kernels, c) : c->scratch_bytes;
-        CHECK(!s->room || c->scratch_bytes <= s->room_bytes, "%s wants %zu bytes, a stream has %zu",
-              op_row(c->op)->name, c->scratch_bytes, s->room_bytes);
-    }
+    if (!c->scratch && s->room) lend_room(s, c);
     const struct kernel_slot *way = c->kernel ? c->kernel : kernel_find(s->kernels, c, NULL);
     if (kernel_is_carried(way) && !s->dev->counts_only) {
         way->run(c);

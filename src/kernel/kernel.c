@@ -32,7 +32,7 @@ static int table_init(struct kernel_table *t, const char *device, const char *na
         if (strcmp(c->device, device) || strcmp(c->name, name)) continue;
         if (c->family[0] == &kernel_family_cuda && !kernel_family_cuda.slot[OP_RMSNORM][KERNEL_FWD].run)
             return err_set(e, ERR_REQUEST,
-                           "%s: this program was built without a C++ compiler, which it is simulated by", device);
+                           "%s: this program was built without it: no C++ compiler, or TUTTI_SIMULATE=OFF", device);
         memcpy(t->chain, c->family, sizeof t->chain);
         t->name = c->name;
         t->isa = isa_name(!strcmp(name, "ref") ? ISA_REF : cpu_isa());

@@ -13,8 +13,7 @@
  * A second moment that is not 0 never becomes 0: a step divides by its root (Li et al. 2023, section 3.2).
  *
  * Blocks are cut in rows of a matrix, by column: a row of c columns has ceil(c / block) of them, the last of what is
- * left. So whoever cuts rows cuts no block. Includes: libc;
- * for the host and for a GPU. Order: Local.
+ * left. So whoever cuts rows cuts no block. For the host and for a GPU. Includes: libc. Order: Local.
  */
 #ifndef TUTTI_KERNEL_MOMENTS_H
 #define TUTTI_KERNEL_MOMENTS_H

@@ -77,6 +77,8 @@ int site_build(struct site *s, const struct site_config *x, struct err *e)
     struct engine_config ec = config_engine(x->config);
     ranks_engine(&s->ranks, &ec);
     enum device_kind asked = config_device(x->config);
+    if (x->kind == SITE_WORKS && asked == DEVICE_NULL)
+        return err_set(e, ERR_REQUEST, "run.device: null only counts; use tutti plan, or choose cpu");
     int rc = device_open(&s->dev, x->kind == SITE_WORKS ? asked : DEVICE_NULL, ec.threads, e);
     if (rc) return rc;
     if (s->dev->counts_only) s->dev->kernels = device_kernels(asked); /* it stands for that one */

@@ -181,6 +181,14 @@ static void test_bad_config(void **state)
     expect(w, 2, "min_lr|optimizer.lr", cmd_train, "train @/tiny.yaml optimizer.schedule.min_lr=0.1");
     expect(w, 2, "run.kernels|auto or ref", cmd_train, "train @/tiny.yaml run.kernels=fast");
     expect(w, 2, "run.device|tutti plan", cmd_train, "train @/tiny.yaml run.device=\"null\"");
+    expect(w, 2, "run.device|cuda:1: this program has no code for a GPU", cmd_train,
+           "train @/tiny.yaml run.device=cuda:1");
+    expect(w, 2, "run.device|null only counts", cmd_verify, "verify @/tiny.yaml -n 2 run.device=\"null\"");
+    expect(w, 2, "run.device|is a speed", cmd_bench, "bench train --model tiny run.device=cuda-sim");
+    expect(w, 2, "run.device|is a speed", cmd_bench, "bench generate --model tiny run.device=\"null\"");
+    expect(w, 2, "--device|cuda: this program has no code", cmd_generate, "generate @/none --device cuda --prompt x");
+    expect(w, 2, "--device|only counts", cmd_generate, "generate @/none --device null --prompt x");
+    expect(w, 2, "--device|wanted auto, cpu", cmd_generate, "generate @/none --device gpu --prompt x");
     expect(w, 2, "data.train|required", cmd_train, "train @/tiny.yaml data.train=[] run.dir=@/none");
 }
 

@@ -5,6 +5,7 @@
 #define TUTTI_KERNEL_CUDA_GPU_ARRAY_H
 
 #include "kernel/cuda/gpu.h"
+#include "layout/bits.h"
 
 /* N elements, a multiple of 16 bytes; what is behind `left` reads as 0 and is not written. */
 template <class T, int N> struct gpu_stored {
@@ -39,25 +40,12 @@ template <class T, int N> GPU_FN void gpu_write(T *p, const gpu_stored<T, N> &x,
         for (int i = 0; i < N && i < left; i++) p[i] = x.t[i];
 }
 
-GPU_FN uint32_t gpu_bits(float v)
-{
-    uint32_t u;
-    memcpy(&u, &v, sizeof u);
-    return u;
-}
-GPU_FN float gpu_of_bits(uint32_t u)
-{
-    float v;
-    memcpy(&v, &u, sizeof v);
-    return v;
-}
-
 /* NaN stays NaN, quiet, with its sign and the first bits of what it carries. */
 GPU_FN void gpu_round(float *to, float v) { *to = v; }
 GPU_FN void gpu_round(bf16_t *to, float v) { *to = gpu_bf16(v); }
 GPU_FN void gpu_round(f16_t *to, float v)
 {
-    uint32_t u = gpu_bits(v);
+    uint32_t u = float_bits(v);
     *to = gpu_f16(v);
     if ((u & 0x7fffffff) > 0x7f800000) to->bits = (uint16_t)((u >> 16 & 0x8000) | 0x7e00 | (u >> 13 & 0x3ff));
 }
@@ -66,30 +54,30 @@ GPU_FN float gpu_widen(bf16_t v) { return gpu_to_f32(v); }
 GPU_FN float gpu_widen(f16_t v)
 {
     uint32_t size = v.bits & 0x7fff, sign = (uint32_t)(v.bits & 0x8000) << 16;
-    return size > 0x7c00 ? gpu_of_bits(sign | 0x7fc00000 | size << 13) : gpu_to_f32(v);
+    return size > 0x7c00 ? float_of(sign | 0x7fc00000 | size << 13) : gpu_to_f32(v);
 }
 /* To an fp32 from which 16 bits are rounded as from the double itself: cut off, and odd where something was. */
 GPU_FN float gpu_to_odd(double v)
 {
     float f = (float)v;
-    uint32_t u = gpu_bits(f);
+    uint32_t u = float_bits(f);
     if ((double)f == v || v != v) return f;
     if (fabs((double)f) > fabs(v)) u--;
-    return gpu_of_bits(u | 1);
+    return float_of(u | 1);
 }
 
 /* Eight as floats. */
-struct gpu_octet {
+struct gpu_eight {
     float v[8];
 };
-template <class T> GPU_FN gpu_octet gpu_get8(const T *p, int64_t left)
+template <class T> GPU_FN gpu_eight gpu_get8(const T *p, int64_t left)
 {
     gpu_stored<T, 8> x = gpu_read<T, 8>(p, left);
-    gpu_octet e;
+    gpu_eight e;
     for (int i = 0; i < 8; i++) e.v[i] = gpu_widen(x.t[i]);
     return e;
 }
-template <class T> GPU_FN void gpu_put8(T *p, const gpu_octet &e, int64_t left)
+template <class T> GPU_FN void gpu_put8(T *p, const gpu_eight &e, int64_t left)
 {
     gpu_stored<T, 8> x;
     for (int i = 0; i < 8; i++) gpu_round(&x.t[i], e.v[i]);

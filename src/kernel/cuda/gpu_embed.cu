@@ -32,7 +32,7 @@ GPU_FN int list_tokens(const embed_weights_args &a, embed_shared *s, int64_t bin
         bool found = row >= bin && row < end;
         entry[i] = found ? (uint32_t)(row - bin) << 16 | (uint32_t)at : 0;
         here[i] = gpu_ballot(found);
-        mine += gpu_bits(here[i]);
+        mine += gpu_count_bits(here[i]);
     }
     if (gpu_lane() == 0) s->count[gpu_warp()] = mine;
     gpu_sync(); /* and whoever reads the list before has done so */
@@ -42,8 +42,8 @@ GPU_FN int list_tokens(const embed_weights_args &a, embed_shared *s, int64_t bin
     }
     for (int i = 0; i < each; i++) {
         uint32_t lower = here[i] & ((1u << gpu_lane()) - 1);
-        if (here[i] >> gpu_lane() & 1) s->list[before + gpu_bits(lower)] = entry[i];
-        before += gpu_bits(here[i]);
+        if (here[i] >> gpu_lane() & 1) s->list[before + gpu_count_bits(lower)] = entry[i];
+        before += gpu_count_bits(here[i]);
     }
     gpu_sync();
     return all;

@@ -72,9 +72,9 @@ template <class To, class From> GPU_FN void sum_into(const flat_args &a)
 {
     int64_t i = first_here();
     if (i >= a.n) return;
-    gpu_octet x = gpu_get8((const From *)a.x + i, a.n - i);
+    gpu_eight x = gpu_get8((const From *)a.x + i, a.n - i);
     if (a.add) {
-        gpu_octet y = gpu_get8((const To *)a.y + i, a.n - i);
+        gpu_eight y = gpu_get8((const To *)a.y + i, a.n - i);
         for (int k = 0; k < 8; k++) x.v[k] = gpu_add(y.v[k], x.v[k]);
     }
     gpu_put8((To *)a.y + i, x, a.n - i);
@@ -110,9 +110,9 @@ template <class T> GPU_FN void sum_parts(const flat_args &a)
 {
     int64_t i = first_here();
     if (i >= a.n) return;
-    gpu_octet sum = gpu_get8((const T *)a.x + i, a.n - i);
+    gpu_eight sum = gpu_get8((const T *)a.x + i, a.n - i);
     for (int64_t p = 1; p < a.parts; p++) {
-        gpu_octet v = gpu_get8((const T *)a.x + p * a.n + i, a.n - i);
+        gpu_eight v = gpu_get8((const T *)a.x + p * a.n + i, a.n - i);
         for (int k = 0; k < 8; k++) sum.v[k] = gpu_add(sum.v[k], v.v[k]);
     }
     gpu_put8((T *)a.y + i, sum, a.n - i);

@@ -160,7 +160,7 @@ GPU_FN float gpu_fma(float a, float b, float c) { return fmaf(a, b, c); }
 GPU_FN float gpu_mul(float a, float b) { return a * b; }
 GPU_FN float gpu_add(float a, float b) { return a + b; }
 GPU_FN float gpu_reciprocal(float v) { return 1 / v; }
-GPU_FN int gpu_bits(uint32_t v) { return __builtin_popcount(v); }
+GPU_FN int gpu_count_bits(uint32_t v) { return __builtin_popcount(v); }
 GPU_FN int gpu_lowest_bit(uint32_t v) { return __builtin_ctz(v); }
 GPU_FN float gpu_div(float a, float b) { return a / b; }
 GPU_FN float gpu_sqrt(float v) { return sqrtf(v); }

@@ -53,18 +53,18 @@ template <int kind> GPU_FN bool begins(const change_args &a)
 }
 
 /* ---- operands: f32 or bf16 ---- */
-GPU_FN gpu_octet get(const change_args &a, int k, int64_t i)
+GPU_FN gpu_eight get(const change_args &a, int k, int64_t i)
 {
     if (a.t[k] == FLAT_BF16) return gpu_get8((const bf16_t *)a.p[k] + i, a.n - i);
     return gpu_get8((const float *)a.p[k] + i, a.n - i);
 }
-GPU_FN void put(const change_args &a, int k, int64_t i, const gpu_octet &x)
+GPU_FN void put(const change_args &a, int k, int64_t i, const gpu_eight &x)
 {
     if (a.t[k] == FLAT_BF16) gpu_put8((bf16_t *)a.p[k] + i, x, a.n - i);
     else gpu_put8((float *)a.p[k] + i, x, a.n - i);
 }
 /* The master, and its compute copy. */
-GPU_FN void put_master(const change_args &a, int64_t i, const gpu_octet &x)
+GPU_FN void put_master(const change_args &a, int64_t i, const gpu_eight &x)
 {
     put(a, 0, i, x);
     if (a.copy == FLAT_F32) gpu_put8((float *)a.p[a.copy_at] + i, x, a.n - i);
@@ -85,7 +85,7 @@ GPU_FN void adamw_one(float g, float &m, float &v, float &p, float beta1, float 
 GPU_FN void adamw(const change_args &a, int64_t i)
 {
     const float *f = shared_here()->f, *own = shared_here()->own;
-    gpu_octet g = get(a, ADAMW_GRAD, i), m = get(a, ADAMW_M, i), v = get(a, ADAMW_V, i), p = get(a, ADAMW_MASTER, i);
+    gpu_eight g = get(a, ADAMW_GRAD, i), m = get(a, ADAMW_M, i), v = get(a, ADAMW_V, i), p = get(a, ADAMW_MASTER, i);
     for (int k = 0; k < 8; k++)
         adamw_one(gpu_mul(g.v[k], f[ADAMW_SCALE]), m.v[k], v.v[k], p.v[k], f[ADAMW_BETA1], f[ADAMW_BETA2], f[ADAMW_EPS],
                   own[0], own[1], own[2]);
@@ -96,7 +96,7 @@ GPU_FN void adamw(const change_args &a, int64_t i)
 GPU_FN void adamw16(const change_args &a, int64_t i)
 {
     const float *f = shared_here()->f;
-    gpu_octet g = get(a, ADAMW16_GRAD, i), m = get(a, ADAMW16_M, i), v = get(a, ADAMW16_V, i),
+    gpu_eight g = get(a, ADAMW16_GRAD, i), m = get(a, ADAMW16_M, i), v = get(a, ADAMW16_V, i),
               p = get(a, ADAMW16_MASTER, i);
     for (int k = 0; k < 8; k++)
         adamw_one(gpu_mul(g.v[k], f[ADAMW16_SCALE]), m.v[k], v.v[k], p.v[k], f[ADAMW16_BETA1], f[ADAMW16_BETA2],
@@ -108,10 +108,10 @@ GPU_FN void adamw16(const change_args &a, int64_t i)
 GPU_FN void sgd(const change_args &a, int64_t i)
 {
     const float *f = shared_here()->f;
-    gpu_octet g = get(a, SGD_GRAD, i), p = get(a, SGD_MASTER, i);
+    gpu_eight g = get(a, SGD_GRAD, i), p = get(a, SGD_MASTER, i);
     for (int k = 0; k < 8; k++) g.v[k] = gpu_fma(f[SGD_DECAY], p.v[k], gpu_mul(g.v[k], f[SGD_SCALE]));
     if (a.p[SGD_M]) {
-        gpu_octet m = get(a, SGD_M, i);
+        gpu_eight m = get(a, SGD_M, i);
         for (int k = 0; k < 8; k++) {
             m.v[k] = gpu_fma(f[SGD_MOMENTUM], m.v[k], g.v[k]);
             g.v[k] = a.flag ? gpu_fma(f[SGD_MOMENTUM], m.v[k], g.v[k]) : m.v[k];
@@ -124,7 +124,7 @@ GPU_FN void sgd(const change_args &a, int64_t i)
 GPU_FN void lion(const change_args &a, int64_t i)
 {
     const float *f = shared_here()->f;
-    gpu_octet g = get(a, LION_GRAD, i), m = get(a, LION_M, i), p = get(a, LION_MASTER, i);
+    gpu_eight g = get(a, LION_GRAD, i), m = get(a, LION_M, i), p = get(a, LION_MASTER, i);
     for (int k = 0; k < 8; k++) {
         float x = gpu_mul(g.v[k], f[LION_SCALE]);
         float c = gpu_fma(f[LION_BETA1], m.v[k], gpu_mul(1 - f[LION_BETA1], x));
@@ -137,7 +137,7 @@ GPU_FN void lion(const change_args &a, int64_t i)
 GPU_FN void momentum(const change_args &a, int64_t i)
 {
     const float *f = shared_here()->f;
-    gpu_octet g = get(a, MOMENTUM_GRAD, i), m = get(a, MOMENTUM_M, i);
+    gpu_eight g = get(a, MOMENTUM_GRAD, i), m = get(a, MOMENTUM_M, i);
     for (int k = 0; k < 8; k++) {
         g.v[k] = gpu_mul(g.v[k], f[MOMENTUM_SCALE]);
         m.v[k] = gpu_fma(f[MOMENTUM_MU], m.v[k], g.v[k]);
@@ -148,28 +148,28 @@ GPU_FN void momentum(const change_args &a, int64_t i)
 }
 GPU_FN void unit(const change_args &a, int64_t i)
 {
-    gpu_octet x = get(a, UNIT_FROM, i);
+    gpu_eight x = get(a, UNIT_FROM, i);
     for (int k = 0; k < 8; k++) x.v[k] = gpu_mul(x.v[k], shared_here()->own[0]);
     put(a, UNIT_TO, i, x);
 }
 GPU_FN void blend(const change_args &a, int64_t i)
 {
     const float *f = shared_here()->f;
-    gpu_octet x = get(a, BLEND_X, i), y = get(a, BLEND_Y, i);
+    gpu_eight x = get(a, BLEND_X, i), y = get(a, BLEND_Y, i);
     for (int k = 0; k < 8; k++) x.v[k] = gpu_fma(f[BLEND_A], x.v[k], gpu_mul(f[BLEND_B], y.v[k]));
     put(a, BLEND_TO, i, x);
 }
 GPU_FN void apply(const change_args &a, int64_t i)
 {
     const float *f = shared_here()->f;
-    gpu_octet o = get(a, APPLY_O, i), p = get(a, APPLY_MASTER, i);
+    gpu_eight o = get(a, APPLY_O, i), p = get(a, APPLY_MASTER, i);
     for (int k = 0; k < 8; k++) p.v[k] = gpu_fma(f[APPLY_STEP], o.v[k], gpu_fma(f[APPLY_DECAY], p.v[k], p.v[k]));
     put_master(a, i, p);
 }
 GPU_FN void average(const change_args &a, int64_t i)
 {
     float keep = shared_here()->f[AVERAGE_KEEP];
-    gpu_octet x = get(a, AVERAGE_TO, i), of = get(a, AVERAGE_OF, i);
+    gpu_eight x = get(a, AVERAGE_TO, i), of = get(a, AVERAGE_OF, i);
     for (int k = 0; k < 8; k++) x.v[k] = gpu_fma(keep, x.v[k], gpu_mul(1 - keep, of.v[k]));
     put(a, AVERAGE_TO, i, x);
 }
@@ -177,7 +177,7 @@ GPU_FN void average(const change_args &a, int64_t i)
 /* format_encode_random of bf16: what is cut off is the last 16 bits, in subnormals too. */
 GPU_FN bf16_t round_up_or_down(float v, uint32_t random)
 {
-    uint32_t u = gpu_bits(v);
+    uint32_t u = float_bits(v);
     if ((u & 0x7fffffff) >= 0x7f800000) return gpu_bf16(v);
     bf16_t b;
     b.bits = (uint16_t)((u >> 16) + (uint32_t)(((uint64_t)(u << 16) + random) >> 32));
@@ -185,7 +185,7 @@ GPU_FN bf16_t round_up_or_down(float v, uint32_t random)
 }
 GPU_FN void round_by_chance(const change_args &a, int64_t i)
 {
-    gpu_octet x = get(a, ROUND_FROM, i);
+    gpu_eight x = get(a, ROUND_FROM, i);
     gpu_stored<bf16_t, 8> y;
     uint32_t four[4] = {0, 0, 0, 0};
     uint64_t word = 0, have = ~(uint64_t)0;
@@ -207,7 +207,7 @@ GPU_FN void factor_keep(const change_args &a, int64_t i)
 {
     const float *f = shared_here()->f;
     const double *sums = (const double *)a.p[FACTOR_KEEP_SUMS] + i;
-    gpu_octet x = get(a, FACTOR_KEEP_TO, i);
+    gpu_eight x = get(a, FACTOR_KEEP_TO, i);
     float keep = f[FACTOR_KEEP_KEEP];
     for (int k = 0; k < 8; k++) {
         double s = i + k < a.n ? sums[k] : 0;
@@ -225,7 +225,7 @@ GPU_FN float factor_row(const change_args &a, int rows, int mean, int scale, int
 GPU_FN void factor_apply(const change_args &a, int64_t i)
 {
     const float *own = shared_here()->own, *c = (const float *)a.p[FACTOR_APPLY_COLS];
-    gpu_octet g = get(a, FACTOR_APPLY_GRAD, i), w = get(a, FACTOR_APPLY_MASTER, i);
+    gpu_eight g = get(a, FACTOR_APPLY_GRAD, i), w = get(a, FACTOR_APPLY_MASTER, i);
     int64_t row = i / a.cols, col = i % a.cols;
     float by = factor_row(a, FACTOR_APPLY_ROWS, FACTOR_APPLY_MEAN, FACTOR_APPLY_SCALE, row);
     for (int k = 0; k < 8 && i + k < a.n; k++) {
@@ -335,12 +335,12 @@ GPU_KERNEL(change_factor_size_sum, change_args, CHANGE_THREADS)
 GPU_FN float e4m3_value(uint8_t code)
 {
     uint32_t size = code & 0x7f;
-    float v = size == 0x7f ? NAN : size < 8 ? (float)size * 0x1p-9f : gpu_of_bits((size << 20) + (120u << 23));
+    float v = size == 0x7f ? NAN : size < 8 ? (float)size * 0x1p-9f : float_of((size << 20) + (120u << 23));
     return code & 0x80 ? -v : v;
 }
 GPU_FN uint8_t e4m3_code(float v) /* saturated */
 {
-    uint32_t u = gpu_bits(v), sign = u >> 24 & 0x80, size = u & 0x7fffffff;
+    uint32_t u = float_bits(v), sign = u >> 24 & 0x80, size = u & 0x7fffffff;
     if (size > 0x7f800000) return (uint8_t)(sign | 0x7f);
     if (size < 121u << 23) return (uint8_t)(sign | (uint32_t)rintf(fabsf(v) * 512)); /* in units of 2^-9 */
     uint32_t code = ((size + 0x7ffff + (size >> 20 & 1)) >> 20) - (120 << 3);

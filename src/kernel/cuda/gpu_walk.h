@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_walk.h: a thread's chunks of rows (gpu_walk_args.h), and 8 elements of a row as floats.
+/* gpu_walk.h: a thread's chunks of rows (gpu_walk_args.h), and 8 elements of one as floats (gpu_array.h).
  *
  *   GPU_WALK(at, a.walk) { ... at.row, at.col, at.left ... }
  *
@@ -7,7 +7,7 @@
 #ifndef TUTTI_KERNEL_CUDA_GPU_WALK_H
 #define TUTTI_KERNEL_CUDA_GPU_WALK_H
 
-#include "kernel/cuda/gpu.h"
+#include "kernel/cuda/gpu_array.h"
 #include "kernel/cuda/gpu_walk_args.h"
 
 struct gpu_place {
@@ -43,31 +43,15 @@ GPU_FN void gpu_walk_next(gpu_place *at, const gpu_walk &w)
 #define GPU_WALK(at, walk)                                                                                             \
     GPU_ROLLED for (gpu_place at = gpu_walk_begin(walk); gpu_walk_more(at, walk); gpu_walk_next(&at, walk))
 
-struct gpu_eight {
-    float v[WALK_COLS];
-};
 /* Behind the row: 0, and not written; left may be negative. */
 template <class T> GPU_FN gpu_eight gpu_get_eight(const gpu_rows &x, int64_t row, int64_t col, int64_t left)
 {
-    const int n = gpu_some<T>::n;
-    gpu_eight e;
-    const T *p = (const T *)x.p + row * x.step + col;
-    for (int part = 0; part < WALK_COLS; part += n) {
-        gpu_some<T> s = gpu_get_some(p + part, left - part);
-        for (int i = 0; i < n; i++) e.v[part + i] = s.v[i];
-    }
-    return e;
+    return gpu_get8((const T *)x.p + row * x.step + col, left);
 }
 template <class T>
 GPU_FN void gpu_put_eight(const gpu_rows &y, int64_t row, int64_t col, int64_t left, const gpu_eight &e)
 {
-    const int n = gpu_some<T>::n;
-    T *p = (T *)y.p + row * y.step + col;
-    for (int part = 0; part < WALK_COLS; part += n) {
-        gpu_some<T> s;
-        for (int i = 0; i < n; i++) s.v[i] = e.v[part + i];
-        gpu_put_some(p + part, s, left - part);
-    }
+    gpu_put8((T *)y.p + row * y.step + col, e, left);
 }
 /* 0 where the tensor is absent. */
 template <class T> GPU_FN gpu_eight gpu_get_eight_or_0(const gpu_rows &x, int64_t row, int64_t col, int64_t left)

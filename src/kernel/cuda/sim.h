@@ -4,8 +4,8 @@
  *
  * What is checked, each a CHECK with kernel, block, thread and line: a barrier that some threads of the block never
  * reach, or reach in another line; a warp operation at which a lane of its mask does not arrive; a copy that was not
- * waited for at the end; an address that is no multiple of what is read at once; a write behind the shared memory; a
- * shared memory larger than asked for. Shared memory holds NaNs when a block begins, and what an asynchronous copy goes
+ * waited for at the end; an address that is no multiple of what is read at once; a write behind the shared memory;
+ * more of that than a GPU has. Shared memory holds NaNs when a block begins, and what an asynchronous copy goes
  * to holds NaNs until it was waited for. Which thread goes first is drawn (sim_order): a kernel that is right has the
  * same bits in all orders.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of a GPU in a build without a C++ compiler to simulate them: none. The build compiles either this file or
+/* The kernels of a GPU in a build that does not simulate them: none. The build compiles either this file or
  * src/kernel/cuda/. */
 #include "kernel/kernel.h"
 
