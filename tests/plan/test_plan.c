@@ -35,7 +35,10 @@ static void check_law(int n, const char *const *keys)
     struct program_profile profile;
     struct engine_report r;
     struct toy t;
-    toy_open(&t, &ec);
+    struct device *d;
+    struct err e = {0};
+    if (device_open(&d, config_device(&x.c), ec.threads, &e)) fail_msg("%s", e.text);
+    toy_open_on(&t, &ec, d);
     const int32_t *docs = t.batch.docs;
     t.batch.docs = NULL; /* each sequence is one document, as a plan has it */
     engine_step(t.g, &t.batch, 0, 1e-3, &r);
@@ -101,6 +104,10 @@ static void test_law(void **state)
         LAW("model.family=gpt2", TINY, "batch.global=4", "batch.micro=2", "memory.offload=[activations]",
             "memory.offload_least=0", "memory.recompute=full", team);
     }
+    if (!kernel_family_cuda.slot[OP_RMSNORM][KERNEL_FWD].run) return; /* a build without the simulator */
+    LAW("model.family=gpt2", TINY, "batch.global=4", "batch.micro=2", "run.device=cuda-sim", "run.threads=1");
+    LAW("model.family=llama", TINY, "model.kv_heads=1", "batch.global=2", "batch.micro=2", "memory.recompute=full",
+        "model.dropout=0.1", "run.device=cuda-sim", "run.threads=2");
 }
 
 /* Pieces of objects behind addresses are data: of token files that are read while it trains, of texts not. */
