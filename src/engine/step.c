@@ -134,20 +134,18 @@ void engine_leave_out(struct engine *g, struct engine_report *r, enum engine_ski
     r->loss_scale = g->scale.now;
 }
 
-/* Whether weights followed from the numbers. *goes_on: whether the run may go on where they did not, which is so while
- * the loss scale can fall (fp16). */
+/* Whether weights followed from the numbers, as the words say: the same on all ranks. *goes_on: whether the run may go
+ * on where they did not, which is so while the loss scale can fall (fp16). */
 static bool has_updated(struct engine *g, struct engine_report *r, bool *goes_on)
 {
-    bool finite = isfinite(r->loss) && isfinite(r->grad_norm);
-    CHECK(finite == tally_goes(g) || engine_status(g, NULL), "an update of a loss of %g and a norm of %g", r->loss,
-          r->grad_norm);
-    *goes_on = finite;
+    const bool updated = tally_goes(g);
+    *goes_on = updated;
     if (g->cfg.scale.first > 0) {
-        r->skip = finite ? SKIP_NONE : isfinite(r->loss) ? SKIP_GRADIENT : SKIP_LOSS;
-        *goes_on = loss_scale_after(&g->scale, &g->cfg.scale, finite);
+        r->skip = updated ? SKIP_NONE : isfinite(r->loss) ? SKIP_GRADIENT : SKIP_LOSS;
+        *goes_on = loss_scale_after(&g->scale, &g->cfg.scale, updated);
     }
-    if (!finite && *goes_on) g->left_out++;
-    return finite;
+    if (!updated && *goes_on) g->left_out++;
+    return updated;
 }
 
 /* What follows from a step beside its weights: scales of recipes, layers that fall back. */

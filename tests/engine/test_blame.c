@@ -142,7 +142,7 @@ static int loss_main(struct comm *world, void *arg, struct err *e)
     if (!engine_step(g, &b, 0, 1e-2, &r)) rc = err_set(e, ERR_NUMERIC, "whole numbers are left out");
     uint64_t before = stepped_here(g);
     if (at.ranks.rank == j->row->culprit) g->watch = spoil_loss, g->watch_ctx = g;
-    if (engine_step(g, &b, 1, 1e-2, &r) || isfinite(r.loss)) rc = err_set(e, ERR_NUMERIC, "the step was taken");
+    if (engine_step(g, &b, 1, 1e-2, &r)) rc = err_set(e, ERR_NUMERIC, "the step was taken");
     if (!isfinite(r.grad_norm)) rc = err_set(e, ERR_NUMERIC, "its norm is %g", r.grad_norm);
     if (stepped_here(g) != before) rc = err_set(e, ERR_NUMERIC, "weights of rank %d are others", at.ranks.rank);
     rc = comm_agree(world, rc, e);
@@ -150,7 +150,8 @@ static int loss_main(struct comm *world, void *arg, struct err *e)
     return rc;
 }
 
-/* Whichever rank has it, none steps: over replicas, whose gradients and norm are the same, too. */
+/* Whichever rank has it, none steps: over replicas, whose gradients and norm are the same, and where it is one of ranks
+ * that have the same loss by right (tp), too. */
 static void test_a_loss_alone(void **state)
 {
     (void)state;
