@@ -125,7 +125,7 @@ GPU_FN float gpu_reciprocal(float v) /* within 1 ulp; a subnormal result is 0 */
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(f) : "f"(v));
     return f;
 }
-GPU_FN int gpu_count_bits(uint32_t v) { return __popc(v); }               /* that are set */
+GPU_FN int gpu_count_bits(uint32_t v) { return __popc(v); }         /* that are set */
 GPU_FN int gpu_lowest_bit(uint32_t v) { return __ffs((int)v) - 1; } /* of one that is not 0 */
 GPU_FN float gpu_div(float a, float b) { return __fdiv_rn(a, b); }
 GPU_FN float gpu_sqrt(float v) { return __fsqrt_rn(v); }
